@@ -46,12 +46,13 @@ pub fn prefetch_burst(pointer: *const u8) {
 /// As [`prefetch`], for a line that is about to be written. Cost: one instruction.
 #[inline]
 pub fn prefetch_to_write(pointer: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    // Miri interprets no assembly.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: as in `issue`; a processor without the instruction ignores it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) pointer, options(nostack, preserves_flags));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = pointer;
 }
 

@@ -5,9 +5,9 @@
 #   settings   modules, huge_pages, devices, terminal, writable=(directories)
 #   command    environment, working directory and command; sourced
 #
-# Three virtio ports lead to the host: `out` and `err` carry the command's output, `report` one
+# Four virtio ports lead to the host: `out` and `err` carry the command's output, `report` one
 # line: `status N`, or `failed WHY` if the command could not be started. No line means that the
-# guest died.
+# guest died. `pulse` gets a line every two seconds: none means that the guest's kernel stands still.
 lab=/run/farcore-lab
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 . $lab/settings
@@ -29,6 +29,8 @@ finish() {
 must() {
     "$@" || finish "failed $*: exit status $?"
 }
+
+while :; do echo && sleep 2; done > "$(port pulse)" &
 
 mkdir -p /dev/pts /dev/shm /dev/hugepages
 must mount -t devpts devpts /dev/pts

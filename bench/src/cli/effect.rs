@@ -206,7 +206,6 @@ impl OperationsArgs {
         ];
         let scan = [("--scan-keys", self.scan_keys.is_some())];
         let export = [
-            ("--far-latency", self.setup.far_latency.is_some()),
             ("--export-keys", self.export_keys.is_some()),
             ("--link", self.link.is_some()),
         ];
@@ -220,6 +219,10 @@ impl OperationsArgs {
             if !has(part) {
                 refuse(flags, &without(name))?;
             }
+        }
+        if !has(Part::Export) && !has(Part::Collections) {
+            let far_latency = ("--far-latency", self.setup.far_latency.is_some());
+            refuse(&[far_latency], &without("export or collections"))?;
         }
         let is_idle = !has(Part::Requests) && !has(Part::Scan);
         let value = [("--value-bytes", is_idle && self.value_bytes.is_some())];

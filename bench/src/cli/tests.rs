@@ -357,3 +357,18 @@ fn an_error_says_what_to_write() {
         assert!(text.ends_with(help), "{line}: {text}");
     }
 }
+
+#[test]
+fn the_latency_of_far_memory_is_for_exports_and_collections() {
+    let plans = |parts: &str| {
+        let line = format!("farcore-bench operations --parts {parts} --far-latency 2us");
+        match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Operations(args) => args.plans(&machine()),
+            other => panic!("{other:?}"),
+        }
+    };
+    for part in ["export", "collections"] {
+        assert_eq!(plans(part).unwrap()[0].far_latency_ns, 2_000, "{part}");
+    }
+    assert!(plans("scan").is_err());
+}

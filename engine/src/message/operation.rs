@@ -198,7 +198,8 @@ pub(crate) enum OperationKind {
     List = 9,
     /// Read the record at an address, if a slot still leads there.
     ReadAt = 10,
-    /// Read the header and key of the record at an address, if a slot still leads there.
+    /// Answer version and kind of the record at an address, without its value, if a slot still
+    /// leads there. A far one is read whole, as a checksum covers it as a whole.
     ReadHeadAt = 11,
     /// Count the keys of a shard.
     Count = 12,
@@ -346,6 +347,7 @@ impl OperationKind {
             | Self::Change
             | Self::GetRange
             | Self::ReadAt
+            | Self::ReadHeadAt
             | Self::LongCommit
             | Self::LongOpen
             | Self::LongRead
@@ -353,7 +355,6 @@ impl OperationKind {
             | Self::TreeHead => true,
             Self::Put
             | Self::Delete
-            | Self::ReadHeadAt
             | Self::List
             | Self::Count
             | Self::Clear
@@ -365,15 +366,6 @@ impl OperationKind {
             | Self::Tree
             | Self::SectionEnter
             | Self::SectionLeave => false,
-        }
-    }
-
-    /// Bytes of the key in a record that a request of this kind is about, at most.
-    #[inline(always)]
-    pub(crate) fn record_key_bytes(self, key_bytes: usize) -> usize {
-        match self {
-            Self::ReadHeadAt => KEY_BYTES_MAX,
-            _ => key_bytes,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the look-ahead of a batch must know when its requests are served: which keys were inserted
 //! since, whether pages have moved, and which requests come.
 
-#![allow(unsafe_code)] // reads requests of the batch that is being served
+#![allow(unsafe_code)] // keeps the bounds of the batch that is being served
 
 use crate::message::hash::IndexHash;
 use crate::message::request::Request;
@@ -76,22 +76,26 @@ impl LookAheadState {
         self.batch = (std::ptr::null(), std::ptr::null());
     }
 
-    /// The request of the batch that comes some places behind another; `None` if that one is the
-    /// batch's last, or not of it.
-    pub(in crate::shard) fn coming<'r>(
-        &self,
-        request: &'r Request<'_>,
-        places: usize,
-    ) -> Option<&'r Request<'r>> {
+    /// Where a request is in the batch that is being served; `None` if it is not of it. The batch
+    /// stays for as long as a request of it is served.
+    pub(in crate::shard) fn batch_of(&self, request: &Request<'_>) -> Option<BatchPlace> {
         let (start, end) = self.batch;
         let at: *const Request<'static> = std::ptr::from_ref(request).cast();
-        if !(start..end).contains(&at) {
-            return None;
-        }
-        let place = (at.addr() - start.addr()) / size_of::<Request<'_>>() + places;
-        let coming = start.wrapping_add(place);
-        // SAFETY: it lies in the batch, which is a slice that stays until the batch ends, and so
-        // for as long as the request of it that is being served.
-        (coming < end).then(|| unsafe { &*coming.cast() })
+        let bytes = size_of::<Request<'_>>();
+        (start..end).contains(&at).then(|| BatchPlace {
+            start,
+            place: (at.addr() - start.addr()) / bytes,
+            len: (end.addr() - start.addr()) / bytes,
+        })
     }
+}
+
+/// A place in the batch that is being served.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct BatchPlace {
+    /// The first request.
+    pub(in crate::shard) start: *const Request<'static>,
+    pub(in crate::shard) place: usize,
+    /// Requests of the batch.
+    pub(in crate::shard) len: usize,
 }

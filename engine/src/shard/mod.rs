@@ -72,6 +72,7 @@ use crate::message::operation::Version;
 use crate::observe::metrics::CoreMetrics;
 use crate::shard::ops::scratch::{ChangeScratch, ListScratch, TransactionScratch};
 use crate::shard::ops::tree_buffers::TreeBuffers;
+use crate::shard::ops::tree_findings::TreesAhead;
 use crate::shard::room::expiring::Expiring;
 
 pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
@@ -184,6 +185,7 @@ pub(crate) struct Shard<E: Endpoint> {
     has_inline: bool,
     /// `None` while an operation has them.
     tree_buffers: Option<Box<TreeBuffers>>,
+    trees_ahead: Option<Box<TreesAhead>>,
     facts: Facts,
     absences: Absences,
     transaction_scratch: TransactionScratch,
@@ -291,6 +293,7 @@ impl<E: Endpoint> Shard<E> {
             has_heads: false,
             has_inline: false,
             tree_buffers: None,
+            trees_ahead: None,
             facts: Facts::new(options.local_bytes),
             absences: Absences::default(),
             transaction_scratch: TransactionScratch::default(),

@@ -57,6 +57,7 @@ impl<E: Endpoint> Shard<E> {
             let mut probes = 0;
             // SAFETY: the batch is borrowed until the end of this function, which ends it.
             self.seen = unsafe { LookAheadState::of(batch, self.local.pages.moves()) };
+            self.begin_trees_ahead();
             for (request, hint) in batch.iter().zip(&mut hints).take(LOOK_AHEAD) {
                 hint.write(self.look_ahead::<true>(request, &mut probes));
             }

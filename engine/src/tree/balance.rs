@@ -70,7 +70,8 @@ impl<N: Nodes> TreeWork<'_, N> {
                 };
                 6 + view.key(entry).map_or(0, <[u8]>::len) + value
             } else {
-                14 + view.separator(entry).map_or(0, <[u8]>::len)
+                // Of a list 4 less, the same for each child.
+                18 + view.separator(entry).map_or(0, <[u8]>::len)
             };
             // The entry that crosses the middle goes where it makes the halves more equal.
             if 2 * sum + bytes >= whole {
@@ -119,6 +120,10 @@ impl<N: Nodes> TreeWork<'_, N> {
             node: self.add(false, right),
             count: right_count,
         };
+        if is_leaf {
+            self.fill(node, edge == Edge::First);
+            self.fill(behind.node, edge == Edge::Last);
+        }
         let before = Child {
             node,
             count: left_count,

@@ -42,6 +42,6 @@ pub use self::op::{
 pub(crate) use self::op::{found_values, page_elements, page_has_more};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::work::{
-    Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreeRoot, TreeScratch,
-    TreeShape, TreeTouch, TreeWork, Unread,
+    Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreePath, TreeRoot,
+    TreeScratch, TreeShape, TreeTouch, TreeWork, Unread,
 };

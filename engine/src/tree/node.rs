@@ -6,7 +6,8 @@
 //! kind:     bit 0 branch (else leaf), bit 1 list (else map), bit 2 always set
 //! heap:     bytes in use at the end, `dead` of them by nothing
 //! place in a leaf:    | from the end:16 |, in a map's leaf also | first bytes of the key:32 |
-//! place in a branch:  | child:32 | elements below:48 | separator, from the end:16, 0 is none |
+//! place in a branch:  | child:32 | elements below:48 | separator, from the end:16, 0 is none |,
+//!                     of a map also | first bytes of the separator:32 |
 //! in the heap: a map's element | key bytes:16 | value bytes:16 | key | value |
 //!              a list's element | value bytes:16 | value |
 //!              a separator | bytes:16 | key |
@@ -18,8 +19,9 @@
 //!
 //! - N1: no read leaves the node's bytes, whatever they are: they may come from far memory.
 //! - N2: places are in the order of the elements, or of the children.
-//! - N3: the first bytes that a place has are those of its key, the first one the most significant,
-//!   with zeros behind a shorter key. A search reads a key only where they do not decide.
+//! - N3: the first bytes that a place has are those of its key or separator, the first one the most
+//!   significant, with zeros behind a shorter one. A search reads a key or a separator only where
+//!   they do not decide.
 //! - N4: the first child's separator means nothing; that of a later one is at most the least key
 //!   below it, and greater than every key below the child before.
 
@@ -34,7 +36,8 @@ const HEAP_AT: usize = 4;
 const DEAD_AT: usize = 6;
 const LIST_PLACE_BYTES: usize = 2;
 const MAP_PLACE_BYTES: usize = 6;
-const BRANCH_PLACE_BYTES: usize = 12;
+const LIST_BRANCH_PLACE_BYTES: usize = 12;
+const MAP_BRANCH_PLACE_BYTES: usize = 16;
 /// The greatest number of elements below a child.
 const COUNT_MAX: u64 = (1 << 48) - 1;
 const KIND: u8 = 4;
@@ -96,6 +99,14 @@ pub(super) fn leaf_place_bytes(kind: TreeKind) -> usize {
     match kind {
         TreeKind::Map => MAP_PLACE_BYTES,
         TreeKind::List => LIST_PLACE_BYTES,
+    }
+}
+
+/// Bytes of a child's place in a branch.
+fn branch_place_bytes(kind: TreeKind) -> usize {
+    match kind {
+        TreeKind::Map => MAP_BRANCH_PLACE_BYTES,
+        TreeKind::List => LIST_BRANCH_PLACE_BYTES,
     }
 }
 
@@ -192,7 +203,7 @@ impl<'a> TreeNode<'a> {
         if self.is_leaf() {
             leaf_place_bytes(self.kind())
         } else {
-            BRANCH_PLACE_BYTES
+            branch_place_bytes(self.kind())
         }
     }
 
@@ -231,6 +242,15 @@ impl<'a> TreeNode<'a> {
         ))
     }
 
+    /// The first bytes of a separator, as its place has them.
+    #[inline]
+    fn first_of_separator(self, entry: usize) -> Option<u32> {
+        let place = HEADER_BYTES + entry * MAP_BRANCH_PLACE_BYTES;
+        Some(u32::from_le_bytes(
+            *self.bytes.get(place + 12..)?.first_chunk()?,
+        ))
+    }
+
     /// The bytes of an element, with its lengths.
     #[inline]
     fn element(self, entry: usize) -> Option<&'a [u8]> {
@@ -263,20 +283,26 @@ impl<'a> TreeNode<'a> {
     /// The value of an element.
     #[inline]
     pub(crate) fn value(self, entry: usize) -> Option<StoredValue<'a>> {
+        self.key_and_value(entry).map(|(_, value)| value)
+    }
+
+    /// Key and value of an element; the key of a list's is empty.
+    #[inline]
+    pub(crate) fn key_and_value(self, entry: usize) -> Option<(&'a [u8], StoredValue<'a>)> {
         let element = self.element(entry)?;
-        let (length, start) = match self.kind() {
-            TreeKind::Map => (half(element, 2)?, 4 + half(element, 0)?),
-            TreeKind::List => (half(element, 0)?, 2),
+        let (key, length, value) = match self.kind() {
+            TreeKind::Map => {
+                let (key, value) = element.get(4..)?.split_at_checked(half(element, 0)?)?;
+                (key, half(element, 2)?, value)
+            }
+            TreeKind::List => (&[][..], half(element, 0)?, element.get(2..)?),
         };
-        let value = element.get(start..)?;
         if length <= INLINE_MAX {
-            return Some(StoredValue::Inline(value));
+            return Some((key, StoredValue::Inline(value)));
         }
         let word = |at: usize| Some(u32::from_le_bytes(*value.get(at..)?.first_chunk()?));
-        Some(StoredValue::Apart {
-            node: word(0)?,
-            bytes: word(4)?,
-        })
+        let (node, bytes) = (word(0)?, word(4)?);
+        Some((key, StoredValue::Apart { node, bytes }))
     }
 
     /// A child of a branch.
@@ -331,6 +357,9 @@ impl<'a> TreeNode<'a> {
                 return self.element(entry).filter(|_| is_first).map(<[u8]>::len);
             }
             let separator = self.separator(entry)?;
+            if is_map && self.first_of_separator(entry)? != first_of(separator) {
+                return None;
+            }
             Some(if separator.is_empty() {
                 0
             } else {
@@ -372,13 +401,37 @@ impl<'a> TreeNode<'a> {
         Some(Err(low))
     }
 
+    /// The bytes from the element on that is a key's as far as the first bytes of keys tell. Reads
+    /// no element.
+    pub(crate) fn likely(self, key: &[u8]) -> Option<&'a [u8]> {
+        let (mut low, mut high) = (0, self.entries);
+        let first = first_of(key);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.first_bytes(middle)? < first {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.at_distance(half(self.bytes, self.place(low)?)?)
+    }
+
     /// The child below which a key is or would be. `None` if there is none.
     #[inline]
     pub(crate) fn child_of(self, key: &[u8]) -> Option<usize> {
         let (mut low, mut high) = (1, self.entries);
+        if self.is_leaf() || self.kind() == TreeKind::List {
+            return None;
+        }
+        let first = first_of(key);
         while low < high {
             let middle = usize::midpoint(low, high);
-            if self.separator(middle)? <= key {
+            let is_before = match self.first_of_separator(middle)?.cmp(&first) {
+                std::cmp::Ordering::Equal => self.separator(middle)? <= key,
+                order => order == std::cmp::Ordering::Less,
+            };
+            if is_before {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -568,8 +621,9 @@ impl<'a> TreeNodeEdit<'a> {
 
     /// Adds a child at a place. False if there is no room.
     pub(crate) fn insert_child(&mut self, entry: usize, child: Child, separator: &[u8]) -> bool {
-        let needed = BRANCH_PLACE_BYTES + 2 + separator.len();
         let view = self.view();
+        let place_bytes = branch_place_bytes(view.kind());
+        let needed = place_bytes + 2 + separator.len();
         let fits = needed <= self.free() && child.count <= COUNT_MAX;
         if view.is_leaf() || !fits || entry > view.len() {
             return false;
@@ -580,11 +634,12 @@ impl<'a> TreeNodeEdit<'a> {
             self.write(start, &[&half_bytes(separator.len()), separator]);
             distance = self.bytes.len() - start;
         }
-        let mut place = [0; BRANCH_PLACE_BYTES];
+        let mut place = [0; MAP_BRANCH_PLACE_BYTES];
         place[..4].copy_from_slice(&child.node.to_le_bytes());
         place[4..10].copy_from_slice(&child.count.to_le_bytes()[..6]);
-        place[10..].copy_from_slice(&half_bytes(distance));
-        self.open_place(entry, &place);
+        place[10..12].copy_from_slice(&half_bytes(distance));
+        place[12..].copy_from_slice(&first_of(separator).to_le_bytes());
+        self.open_place(entry, &place[..place_bytes]);
         true
     }
 

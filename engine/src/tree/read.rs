@@ -47,13 +47,13 @@ pub(super) enum Walked {
     More,
 }
 
-impl<N: Nodes> TreeWork<'_, N> {
+impl<'s, N: Nodes> TreeWork<'s, N> {
     /// Finds the element of a key; `None` if there is none.
     pub(super) fn find_key(
         &self,
         path: &mut Vec<PathStep>,
         sought: Sought<'_>,
-    ) -> Result<Option<LeafPlace>, Halt> {
+    ) -> Result<Option<LeafPlace<'s>>, Halt> {
         if self.root.height == 0 {
             return Ok(None);
         }
@@ -71,6 +71,17 @@ impl<N: Nodes> TreeWork<'_, N> {
         Ok(place.before + (place.entry + equal) as u64)
     }
 
+    /// An element of the leaf that was found.
+    #[inline]
+    pub(super) fn element_of(
+        &self,
+        place: &LeafPlace<'s>,
+        entry: usize,
+    ) -> Result<(&[u8], StoredValue<'_>), Halt> {
+        let element = self.leaf_of(place)?.key_and_value(entry);
+        element.ok_or(Halt::Damaged(place.leaf))
+    }
+
     /// The element at a place.
     pub(super) fn element_at(
         &self,
@@ -78,7 +89,7 @@ impl<N: Nodes> TreeWork<'_, N> {
         entry: usize,
     ) -> Result<(&[u8], StoredValue<'_>), Halt> {
         let view = self.node(leaf, true)?;
-        let element = view.key(entry).zip(view.value(entry));
+        let element = view.key_and_value(entry);
         element.ok_or(Halt::Damaged(leaf))
     }
 

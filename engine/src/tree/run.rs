@@ -56,7 +56,7 @@ impl Page<'_> {
     }
 }
 
-impl<N: Nodes> TreeWork<'_, N> {
+impl<'s, N: Nodes> TreeWork<'s, N> {
     /// Carries an operation out on copies, and writes its answer. [`TreeScratch::edits`] has what
     /// changes.
     ///
@@ -140,7 +140,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             let Some(place) = work.find_key(path, Sought::Key(key))? else {
                 return Ok(TreeAnswer::Absent);
             };
-            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            let (_, value) = work.element_of(&place, place.entry)?;
             out.extend_from_slice(work.value_bytes(value)?);
             Ok(TreeAnswer::Value)
         })
@@ -173,7 +173,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             }
             out.push(u8::from(place.is_found));
             if place.is_found {
-                let (_, old) = work.element_at(place.leaf, place.entry)?;
+                let (_, old) = work.element_of(&place, place.entry)?;
                 out.extend_from_slice(work.value_bytes(old)?);
             }
             work.put_at(path, place, key, value)?;
@@ -185,7 +185,7 @@ impl<N: Nodes> TreeWork<'_, N> {
     fn put_at(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         key: &[u8],
         value: &[u8],
     ) -> Result<(), Halt> {
@@ -284,7 +284,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 let Some(place) = work.find_key(path, Sought::Key(key))? else {
                     return Ok(Ok(None));
                 };
-                let (_, value) = work.element_at(place.leaf, place.entry)?;
+                let (_, value) = work.element_of(&place, place.entry)?;
                 let is_full = out.len() + 4 + value.len() > limits.page_bytes;
                 if done > 0 && is_full {
                     return Ok(Err(()));
@@ -332,7 +332,7 @@ impl<N: Nodes> TreeWork<'_, N> {
         out.push(0);
         self.with_path(|work, path| {
             let place = work.find(path, Sought::Rank(rank))?;
-            let (key, value) = work.element_at(place.leaf, place.entry)?;
+            let (key, value) = work.element_of(&place, place.entry)?;
             let key_bytes = key.len();
             let mut page = Page {
                 out,
@@ -411,7 +411,7 @@ impl<N: Nodes> TreeWork<'_, N> {
             let Some(place) = work.find_key(path, Sought::Key(key))? else {
                 return Ok(TreeAnswer::Absent);
             };
-            let (_, value) = work.element_at(place.leaf, place.entry)?;
+            let (_, value) = work.element_of(&place, place.entry)?;
             out.extend_from_slice(work.value_bytes(value)?);
             if !work.touch(path, place, TreeTouch::Remove, (key, &[]))? {
                 work.remove_at(path, place, 1)?;
@@ -585,7 +585,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 let mut taken = 0;
                 while taken < place.len {
                     let entry = if last { place.len - 1 - taken } else { taken };
-                    let (key, value) = work.element_at(place.leaf, entry)?;
+                    let (key, value) = work.element_of(&place, entry)?;
                     if !page.has_room(key, value.len()) {
                         is_full = true;
                         break;
@@ -598,7 +598,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 }
                 let entry = if last { place.len - taken } else { 0 };
                 if limit == 1 {
-                    let (key, _) = work.element_at(place.leaf, entry)?;
+                    let (key, _) = work.element_of(&place, entry)?;
                     let key_bytes = key.len();
                     if work.touch_removal(path, LeafPlace { entry, ..place }, key_bytes)? {
                         return Ok(());
@@ -639,7 +639,7 @@ impl<N: Nodes> TreeWork<'_, N> {
                 let elements = here.min(left);
                 let is_single = left == 1 && removed == 0;
                 if is_single {
-                    let (key, _) = work.element_at(place.leaf, place.entry)?;
+                    let (key, _) = work.element_of(&place, place.entry)?;
                     let key_bytes = key.len();
                     if work.touch_removal(path, place, key_bytes)? {
                         left = 0;
@@ -734,7 +734,7 @@ impl<N: Nodes> TreeWork<'_, N> {
         }
         self.with_path(|work, path| {
             let place = work.find(path, Sought::Rank(rank))?;
-            let (_, old) = work.element_at(place.leaf, place.entry)?;
+            let (_, old) = work.element_of(&place, place.entry)?;
             out.extend_from_slice(work.value_bytes(old)?);
             if !work.touch(path, place, TreeTouch::Replace, (&[], value))? {
                 work.replace_at(path, place, value)?;

@@ -14,7 +14,7 @@ pub(crate) const TREE_KEY_BYTES_MAX: usize = KEY_BYTES_MAX;
 /// Levels of nodes, at most. With two children a branch, they would hold more than memory does.
 pub(super) const HEIGHT_MAX: usize = 48;
 /// Bytes of an element beside key and value, at most, or of a child beside its separator.
-const BESIDE_ENTRY: usize = 16;
+const BESIDE_ENTRY: usize = 20;
 /// An element longer than this share of a node has its value apart.
 const INLINE_SHARE: usize = 4;
 
@@ -141,6 +141,8 @@ pub(crate) struct TreeEdit {
     pub(crate) what: Edited,
     /// It is a value that lies apart, not a node with entries.
     pub(crate) is_value: bool,
+    /// It is a leaf to which an element was added at an end of the tree: others will follow.
+    pub(crate) is_filling: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -172,6 +174,41 @@ pub(crate) struct PathStep {
     pub(crate) entry: usize,
     /// Children.
     pub(super) len: usize,
+}
+
+/// The way from a tree's root to the leaf of a key, found before the operation on it.
+#[derive(Debug, Default)]
+pub(crate) struct TreePath {
+    steps: Vec<PathStep>,
+    leaf: NodeNumber,
+}
+
+impl TreePath {
+    /// Finds the way by branches that can be read now; returns how many elements the leaf has.
+    pub(crate) fn find<'n>(
+        &mut self,
+        root: TreeRoot,
+        key: &[u8],
+        read: impl Fn(NodeNumber) -> Option<&'n [u8]>,
+    ) -> Option<u64> {
+        self.steps.clear();
+        let (mut node, mut count) = (root.node, root.count);
+        for _ in 1..root.height {
+            let branch = TreeNode::parse_as(read(node)?, TreeKind::Map, false)?;
+            let entry = branch.child_of(key)?;
+            let len = branch.len();
+            self.steps.push(PathStep { node, entry, len });
+            let child = branch.child(entry)?;
+            (node, count) = (child.node, child.count);
+        }
+        self.leaf = node;
+        Some(count)
+    }
+
+    /// The leaf.
+    pub(crate) fn leaf(&self) -> NodeNumber {
+        self.leaf
+    }
 }
 
 /// Buffers of operations. They grow to the largest one and stay.
@@ -231,9 +268,11 @@ pub(super) enum Edge {
 }
 
 /// Where an element is, or would be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LeafPlace {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeafPlace<'s> {
     pub(super) leaf: NodeNumber,
+    /// The leaf, unless it may have been changed.
+    pub(super) view: Option<TreeNode<'s>>,
     pub(super) entry: usize,
     /// Elements of the leaf.
     pub(super) len: usize,
@@ -264,6 +303,8 @@ pub(crate) struct TreeWork<'s, N> {
     pub(super) scratch: &'s mut TreeScratch,
     /// A change of one element is to be in place, if it can be.
     may_touch: bool,
+    /// The way to the leaf of the key that the operation looks for.
+    way: Option<&'s TreePath>,
 }
 
 impl<'s, N: Nodes> TreeWork<'s, N> {
@@ -281,7 +322,14 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             root,
             scratch,
             may_touch: false,
+            way: None,
         }
+    }
+
+    /// With the way to the leaf of the key that the operation looks for, if it is known. It was
+    /// found in the tree as it is now.
+    pub(crate) fn along(self, way: Option<&'s TreePath>) -> Self {
+        Self { way, ..self }
     }
 
     /// Has a change of one element answered as [`TreeScratch::touched`] where all nodes stay.
@@ -296,7 +344,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     pub(super) fn touch(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         touch: TreeTouch,
         (key, value): (&[u8], &[u8]),
     ) -> Result<bool, Halt> {
@@ -307,7 +355,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     pub(super) fn touch_removal(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         key_bytes: usize,
     ) -> Result<bool, Halt> {
         self.touch_sized(path, place, TreeTouch::Remove, (key_bytes, 0))
@@ -321,7 +369,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     fn touch_sized(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         touch: TreeTouch,
         (key_bytes, value_bytes): (usize, usize),
     ) -> Result<bool, Halt> {
@@ -329,7 +377,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             return Ok(false);
         }
         let LeafPlace { leaf, entry, .. } = place;
-        let view = self.node(leaf, true)?;
+        let view = self.leaf_of(&place)?;
         let old = match touch {
             TreeTouch::Insert => None,
             TreeTouch::Replace | TreeTouch::Remove => {
@@ -399,10 +447,33 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 Edited::Removed | Edited::Passing => Err(Halt::Damaged(node)),
             };
         }
-        self.nodes.read(node).map_err(|unread| match unread {
+        self.stored_bytes(node)
+    }
+
+    /// The bytes of a node before anything changed.
+    #[inline]
+    fn stored_bytes(&self, node: NodeNumber) -> Result<&'s [u8], Halt> {
+        let nodes = self.nodes;
+        nodes.read(node).map_err(|unread| match unread {
             Unread::Far => Halt::Far(node),
             Unread::Failed => Halt::Failed(node),
         })
+    }
+
+    /// A node before anything changed.
+    #[inline]
+    fn stored_node(&self, node: NodeNumber, is_leaf: bool) -> Result<TreeNode<'s>, Halt> {
+        let bytes = self.stored_bytes(node)?;
+        TreeNode::parse_as(bytes, self.shape.kind, is_leaf).ok_or(Halt::Damaged(node))
+    }
+
+    /// The leaf of a place.
+    #[inline]
+    pub(super) fn leaf_of(&self, place: &LeafPlace<'s>) -> Result<TreeNode<'_>, Halt> {
+        match place.view {
+            Some(view) if self.scratch.edits.is_empty() => Ok(view),
+            _ => self.node(place.leaf, true),
+        }
     }
 
     pub(super) fn node(&self, node: NodeNumber, is_leaf: bool) -> Result<TreeNode<'_>, Halt> {
@@ -415,7 +486,20 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         &self,
         path: &mut Vec<PathStep>,
         sought: Sought<'_>,
-    ) -> Result<LeafPlace, Halt> {
+    ) -> Result<LeafPlace<'s>, Halt> {
+        if let (Sought::Key(key), Some(way)) = (sought, self.way)
+            && self.scratch.edits.is_empty()
+        {
+            path.clone_from(&way.steps);
+            let count = match path.last() {
+                None => self.root.count,
+                Some(step) => {
+                    let child = self.stored_node(step.node, false)?.child(step.entry);
+                    child.ok_or(Halt::Damaged(step.node))?.count
+                }
+            };
+            return self.find_in_leaf(way.leaf, (0, count), Sought::Key(key));
+        }
         path.clear();
         let (mut node, mut before, mut count) = (self.root.node, 0, self.root.count);
         for _ in 1..self.root.height {
@@ -442,7 +526,25 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             let child = view.child(entry).ok_or(damaged)?;
             (node, count) = (child.node, child.count);
         }
-        let view = self.node(node, true)?;
+        self.find_in_leaf(node, (before, count), sought)
+    }
+
+    /// Finds an element in its leaf, which has `count` and those before it.
+    #[inline]
+    fn find_in_leaf(
+        &self,
+        node: NodeNumber,
+        (before, count): (u64, u64),
+        sought: Sought<'_>,
+    ) -> Result<LeafPlace<'s>, Halt> {
+        let unchanged = match self.scratch.edits.is_empty() {
+            true => Some(self.stored_node(node, true)?),
+            false => None,
+        };
+        let view = match unchanged {
+            Some(view) => view,
+            None => self.node(node, true)?,
+        };
         // T2.
         if view.len() as u64 != count {
             return Err(Halt::Damaged(node));
@@ -461,6 +563,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         };
         Ok(LeafPlace {
             leaf: node,
+            view: unchanged,
             entry,
             len: view.len(),
             before,
@@ -501,6 +604,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                         node,
                         what: Edited::Changed,
                         is_value: false,
+                        is_filling: false,
                         bytes,
                     }),
                 }
@@ -518,6 +622,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             node,
             what: Edited::Added,
             is_value,
+            is_filling: false,
             bytes,
         });
         node
@@ -536,6 +641,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 node,
                 what: Edited::Removed,
                 is_value,
+                is_filling: false,
                 bytes: Vec::new(),
             }),
         }
@@ -579,7 +685,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     pub(super) fn insert_at(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         key: &[u8],
         value: &[u8],
     ) -> Result<(), Halt> {
@@ -598,10 +704,20 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         } else {
             Edge::Neither
         };
+        if edge != Edge::Neither {
+            self.fill(leaf, true);
+        }
         self.root.count += 1;
         self.root.bytes += (key.len() + value.len()) as u64;
         self.count_along(path, |count| count.checked_add(1))?;
         self.rebalance(path, leaf, edge)
+    }
+
+    /// Notes whether elements will follow in a leaf that was changed.
+    pub(super) fn fill(&mut self, leaf: NodeNumber, is_filling: bool) {
+        if let Some(place) = self.edit_of(leaf) {
+            self.scratch.edits[place].is_filling = is_filling;
+        }
     }
 
     /// Makes the first leaf of a tree without elements.
@@ -624,7 +740,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     pub(super) fn replace_at(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         value: &[u8],
     ) -> Result<(), Halt> {
         let LeafPlace { leaf, entry, .. } = place;
@@ -652,7 +768,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     pub(super) fn remove_at(
         &mut self,
         path: &[PathStep],
-        place: LeafPlace,
+        place: LeafPlace<'s>,
         elements: usize,
     ) -> Result<(), Halt> {
         let LeafPlace { leaf, entry, .. } = place;
@@ -700,7 +816,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
 }
 
 /// True if a place is the first or the last of the tree.
-fn is_at_end(path: &[PathStep], place: LeafPlace) -> bool {
+fn is_at_end(path: &[PathStep], place: LeafPlace<'_>) -> bool {
     let is_first = place.entry == 0 && path.iter().all(|step| step.entry == 0);
     let is_last = |step: &PathStep| step.entry + 1 == step.len;
     is_first || place.entry + 1 == place.len && path.iter().all(is_last)

@@ -53,6 +53,9 @@ pub(crate) struct Serving {
     pub(crate) arrivals: HeldArrivals,
     /// Connections that go on next turn though their socket is not ready.
     pub(crate) listed: Vec<usize>,
+    /// The engine has refused a request in this turn, as it has no room for more: those of other
+    /// connections would be refused too.
+    pub(crate) is_engine_full: bool,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
@@ -160,6 +163,7 @@ impl Serving {
             free: Vec::new(),
             arrivals: HeldArrivals::default(),
             listed: Vec::new(),
+            is_engine_full: false,
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),

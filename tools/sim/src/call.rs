@@ -161,12 +161,14 @@ pub(crate) enum Answered {
     Tree(u64, Found),
     /// The key holds another collection than was expected, or none.
     Refused(Refusal),
-    /// For each key that was listed its name, its version and, if it was read, its value's number;
-    /// then how many could not be read.
-    Scanned(Vec<(String, u64, Option<u64>)>, u64),
+    /// The keys that were listed, and how many could not be read.
+    Scanned(Vec<Listed>, u64),
     /// The name of an error.
     Failed(String),
 }
+
+/// A key of a scan: its name, its version and, if it was read, the number of its value.
+pub(crate) type Listed = (String, u64, Option<u64>);
 
 /// Why a collection is not the one that was expected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

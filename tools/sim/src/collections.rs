@@ -52,7 +52,7 @@ struct Item<'a> {
 }
 
 /// Checks every collection.
-pub(crate) fn check(entries: &[Entry], rules: Rules) -> Result<(), String> {
+pub(crate) fn check(entries: &[Entry], rules: Rules<'_>) -> Result<(), String> {
     let mut trees: BTreeMap<u64, Vec<&Entry>> = BTreeMap::new();
     for entry in entries {
         if let Call::Tree { tree, .. }
@@ -192,7 +192,7 @@ fn reads_of(
     Ok(reads)
 }
 
-fn check_tree(entries: &[&Entry], rules: Rules) -> Result<(), String> {
+fn check_tree(entries: &[&Entry], rules: Rules<'_>) -> Result<(), String> {
     // What may come after a change of which it is not known whether it was made is not checked.
     let unknown = entries.iter().filter(|entry| entry.is_unknown());
     let end = unknown.map(|entry| entry.begun.step).min();
@@ -236,7 +236,7 @@ fn check_tree(entries: &[&Entry], rules: Rules) -> Result<(), String> {
 }
 
 /// The models after a change that agree with its answer.
-fn after(models: &[Model], change: &Item<'_>, rules: Rules) -> Result<Vec<Model>, String> {
+fn after(models: &[Model], change: &Item<'_>, rules: Rules<'_>) -> Result<Vec<Model>, String> {
     let mut next: Vec<Model> = Vec::new();
     let mut wrong = String::new();
     let states = models

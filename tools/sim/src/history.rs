@@ -2,6 +2,8 @@
 //!
 //! - I1: a request is answered once.
 
+use std::collections::BTreeMap;
+
 use crate::call::{Answered, Call, Found, TreeCall};
 use crate::{collections, keys};
 
@@ -45,13 +47,24 @@ impl Entry {
     }
 }
 
+/// By the name of a key that shares its slot with another one, the shard and the bits of that slot.
+pub(crate) type Twins = BTreeMap<String, (u16, u64)>;
+
 /// What the check of a history may rely on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct Rules<'a> {
     /// Keys may become absent by themselves.
     pub(crate) vanishes: bool,
-    /// Keys may be taken for others that were lost, and so be deleted without being there.
-    pub(crate) mistakes: bool,
+    /// Keys that may be taken for others whose records were lost or damaged: deleted without being
+    /// there, or left uncounted by a scan that lists the other.
+    pub(crate) mistakes: Option<&'a Twins>,
+}
+
+impl Rules<'_> {
+    /// The slot of a key that may be taken for another one.
+    pub(crate) fn mistaken(&self, name: &str) -> Option<(u16, u64)> {
+        self.mistakes?.get(name).copied()
+    }
 }
 
 /// All calls of a run.
@@ -217,7 +230,7 @@ impl History {
     ///
     /// # Errors
     /// What contradicts what.
-    pub(crate) fn check(&self, names: &[String], rules: Rules) -> Result<(), String> {
+    pub(crate) fn check(&self, names: &[String], rules: Rules<'_>) -> Result<(), String> {
         keys::check(&self.entries, names, rules)?;
         collections::check(&self.entries, rules)
     }

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::call::{Answered, Call, Part, PartWrite, call_of, stored_by};
+use crate::call::{Answered, Call, Listed, Part, PartWrite, call_of, stored_by};
 use crate::history::{Entry, Moment, Rules};
 
 /// What a call is to one key.
@@ -75,15 +75,16 @@ type Items<'a> = BTreeMap<u64, Vec<Item<'a>>>;
 type Keys<'a> = HashMap<&'a str, usize>;
 
 /// Checks every key.
-pub(crate) fn check(entries: &[Entry], names: &[String], rules: Rules) -> Result<(), String> {
+pub(crate) fn check(entries: &[Entry], names: &[String], rules: Rules<'_>) -> Result<(), String> {
     let mut items: Items<'_> = BTreeMap::new();
     let keys: Keys<'_> = names.iter().map(String::as_str).zip(0..).collect();
     for entry in entries {
-        spread(entry, &keys, &mut items)?;
+        spread(entry, &keys, rules, &mut items)?;
     }
     let mut changes = BTreeMap::new();
     for (&key, items) in &items {
-        let known = check_key(items, rules)
+        let may_be_mistaken = rules.mistaken(&names[place(key)]).is_some();
+        let known = check_key(items, (rules.vanishes, may_be_mistaken))
             .map_err(|error| format!("key {key} ({}): {error}", names[place(key)]))?;
         changes.insert(key, known);
     }
@@ -129,7 +130,12 @@ fn place(key: u64) -> usize {
 
 /// Adds what a call is to each key.
 #[expect(clippy::too_many_lines, reason = "one arm per call")]
-fn spread<'a>(entry: &'a Entry, keys: &Keys<'_>, items: &mut Items<'a>) -> Result<(), String> {
+fn spread<'a>(
+    entry: &'a Entry,
+    keys: &Keys<'_>,
+    rules: Rules<'_>,
+    items: &mut Items<'a>,
+) -> Result<(), String> {
     let unknown = entry.is_unknown();
     let (ended, answered) = match &entry.ended {
         Some((ended, answered)) => (*ended, Some(answered)),
@@ -190,7 +196,7 @@ fn spread<'a>(entry: &'a Entry, keys: &Keys<'_>, items: &mut Items<'a>) -> Resul
         }
         Call::Scan { .. } => {
             if let Some(Answered::Scanned(listed, unreadable)) = answered {
-                for (key, item) in of_scan(listed, *unreadable, keys, item)? {
+                for (key, item) in of_scan((listed, *unreadable), keys, rules, item)? {
                     add(key, item);
                 }
             }
@@ -276,13 +282,25 @@ fn of_transaction<'a>(
     }
 }
 
-/// What a scan is to every key.
+/// What a scan is to every key. A key may share its slot with another one that has taken it over
+/// since the key was lost: then the other is listed and the key is not counted.
 fn of_scan<'a>(
-    listed: &[(String, u64, Option<u64>)],
-    unreadable: u64,
+    (listed, unreadable): (&[Listed], u64),
     keys: &Keys<'_>,
+    rules: Rules<'_>,
     item: Item<'a>,
 ) -> Result<Vec<(u64, Item<'a>)>, String> {
+    let listed_slots = listed.iter().filter_map(|(name, ..)| rules.mistaken(name));
+    let taken: BTreeSet<_> = listed_slots.collect();
+    let mut passed = BTreeSet::new();
+    for (name, &key) in keys.iter().filter(|_| !taken.is_empty()) {
+        if rules
+            .mistaken(name)
+            .is_some_and(|slot| taken.contains(&slot))
+        {
+            passed.insert(key);
+        }
+    }
     let mut seen = vec![None; keys.len()];
     let mut others = BTreeSet::new();
     for (name, version, value) in listed {
@@ -296,13 +314,13 @@ fn of_scan<'a>(
         }
     }
     let mut items = Vec::new();
-    for (key, seen) in (0..).zip(seen) {
+    for (key, seen) in seen.into_iter().enumerate() {
         let seen = match seen {
             Some((version, value)) => Seen::Is(version, value),
-            None if unreadable == 0 => Seen::Absent,
+            None if unreadable == 0 && !passed.contains(&key) => Seen::Absent,
             None => continue,
         };
-        items.push((key, Item { seen, ..item }));
+        items.push((key as u64, Item { seen, ..item }));
     }
     Ok(items)
 }
@@ -359,8 +377,11 @@ fn check_order(changes: &[Changed]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks one key; its changes.
-fn check_key(items: &[Item<'_>], rules: Rules) -> Result<Vec<Changed>, String> {
+/// Checks one key, which may vanish, or be mistaken for another one; its changes.
+fn check_key(
+    items: &[Item<'_>],
+    (vanishes, may_be_mistaken): (bool, bool),
+) -> Result<Vec<Changed>, String> {
     let changes = changes_of(items);
     check_order(&changes)?;
     // The highest version of all changes that had ended by a step.
@@ -401,7 +422,8 @@ fn check_key(items: &[Item<'_>], rules: Rules) -> Result<Vec<Changed>, String> {
             any_unknown,
             unknown: &unknown,
             over: &over,
-            rules,
+            vanishes,
+            may_be_mistaken,
         };
         if let Some(why) = context.wrong(item) {
             return Err(format!(
@@ -438,7 +460,8 @@ struct Context<'a> {
     unknown: &'a BTreeSet<u64>,
     /// Versions whose time was seen to be over, from which step on.
     over: &'a BTreeMap<u64, u64>,
-    rules: Rules,
+    vanishes: bool,
+    may_be_mistaken: bool,
 }
 
 impl Context<'_> {
@@ -473,7 +496,7 @@ impl Context<'_> {
 
     /// True if the key may have been absent when the call was served.
     fn may_be_absent(&self, item: &Item<'_>) -> bool {
-        if self.rules.vanishes || self.any_unknown || self.fits(0) {
+        if self.vanishes || self.any_unknown || self.fits(0) {
             return true;
         }
         let ends = |change: &Changed| {
@@ -490,7 +513,7 @@ impl Context<'_> {
 
     /// The version whose time must have been over for the key to be found absent.
     fn is_over(&self, item: &Item<'_>) -> Option<u64> {
-        if item.seen != Seen::Absent || self.rules.vanishes || self.any_unknown {
+        if item.seen != Seen::Absent || self.vanishes || self.any_unknown {
             return None;
         }
         let last = self.of_version(self.past)?;
@@ -559,13 +582,13 @@ impl Context<'_> {
                 let before = place.checked_sub(1).map(|place| &self.changes[place]);
                 let state = before.filter(|change| change.value.is_some());
                 let is_over = |at_ms| at_ms <= item.ended.ceiling_ms;
-                let may_have_gone = self.rules.vanishes
+                let may_have_gone = self.vanishes
                     || state.is_some_and(|state| state.expires_ms.is_some_and(is_over));
                 let version_before = state.map_or(0, |state| state.version);
                 let is_wrong = match (item.kind, item.expected) {
                     (_, Some(0)) => version_before != 0 && !may_have_gone,
                     (_, Some(expected)) => version_before != expected,
-                    (Kind::Delete, None) => version_before == 0 && !self.rules.mistakes,
+                    (Kind::Delete, None) => version_before == 0 && !self.may_be_mistaken,
                     (Kind::Keep(_), None) => version_before == 0,
                     _ => false,
                 };
@@ -623,7 +646,7 @@ fn check_moment(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::History;
+    use crate::history::{History, Twins};
 
     fn at(step: u64) -> Moment {
         Moment {
@@ -673,13 +696,24 @@ mod tests {
     }
 
     fn history(calls: &[(Call, u64, u64, Answered)]) -> Result<(), String> {
+        history_by(calls, None)
+    }
+
+    fn history_by(
+        calls: &[(Call, u64, u64, Answered)],
+        mistakes: Option<&Twins>,
+    ) -> Result<(), String> {
         let mut history = History::default();
         for (client, (call, begun, ended, answered)) in calls.iter().enumerate() {
             let number = history.begin((client, true), call.clone(), at(*begun));
             history.end(number, answered.clone(), at(*ended))?;
         }
         let names = ["zero", "one", "two"].map(str::to_owned);
-        history.check(&names, Rules::default())
+        let rules = Rules {
+            mistakes,
+            ..Rules::default()
+        };
+        history.check(&names, rules)
     }
 
     #[test]
@@ -774,6 +808,41 @@ mod tests {
         ] {
             assert!(history(&wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_key_may_be_mistaken_for_one_of_its_slot_alone() {
+        let deleted = vec![
+            (PUT, 0, 1, Answered::Stored(4)),
+            (DELETE, 2, 3, Answered::Deleted(5)),
+            (DELETE, 4, 5, Answered::Deleted(6)),
+        ];
+        let listed = |names: &[(&str, u64)]| {
+            let listed = names
+                .iter()
+                .map(|&(name, version)| (name.into(), version, None));
+            let scanned = Answered::Scanned(listed.collect(), 0);
+            (Call::Scan { entries: 5 }, 4, 5, scanned)
+        };
+        let passed = vec![
+            (PUT, 0, 1, Answered::Stored(4)),
+            (other(&PUT), 2, 3, Answered::Stored(5)),
+            listed(&[("two", 5)]),
+        ];
+        let neither = vec![(PUT, 0, 1, Answered::Stored(4)), listed(&[])];
+        let twins = |names: &[&str]| -> Twins {
+            names
+                .iter()
+                .map(|&name| (name.to_owned(), (0, 7)))
+                .collect()
+        };
+        let both = twins(&["one", "two"]);
+        for calls in [&deleted, &passed] {
+            assert_eq!(history_by(calls, Some(&both)), Ok(()));
+            assert!(history_by(calls, Some(&twins(&["zero", "two"]))).is_err());
+            assert!(history_by(calls, None).is_err());
+        }
+        assert!(history_by(&neither, Some(&both)).is_err());
     }
 
     #[test]

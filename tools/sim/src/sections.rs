@@ -77,7 +77,16 @@ fn now_ns() -> u64 {
 }
 
 fn name(key: usize) -> Vec<u8> {
-    format!("section-{key}").into_bytes()
+    text(key).into_bytes()
+}
+
+fn text(key: usize) -> String {
+    format!("section-{key}")
+}
+
+/// The names of the keys.
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    (0..KEYS).map(text)
 }
 
 /// Starts the jobs of a plan. Where keys may be evicted, lists end, and there are none.
@@ -126,9 +135,14 @@ pub(crate) fn have_ended() -> bool {
     log(|log| log.running == 0)
 }
 
-/// Reads all keys once more: what was changed and acknowledged must be there.
-pub(crate) fn read_all(engine: &SimulatedEngine, plan: &Plan) -> std::result::Result<(), String> {
-    start(engine, plan, 0, async |mut core: Core| {
+/// Reads all keys once more: what was changed and acknowledged must be there. Then it deletes the
+/// collections, if all nodes are well.
+pub(crate) fn read_all(
+    engine: &SimulatedEngine,
+    plan: &Plan,
+    are_all_well: bool,
+) -> std::result::Result<(), String> {
+    start(engine, plan, 0, async move |mut core: Core| {
         for key in 0..KEYS {
             let begun = begin_one(&[], true);
             if let Ok(list) = read(&mut core, key).await {
@@ -136,7 +150,9 @@ pub(crate) fn read_all(engine: &SimulatedEngine, plan: &Plan) -> std::result::Re
                 end_one(begun);
             }
         }
-        delete_collections(&mut core).await;
+        if are_all_well {
+            delete_collections(&mut core).await;
+        }
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use farcore::{SimulatedEngine, TreeCondition, TreeGuard};
 
 use crate::call::{Asked, Call, ELEMENTS, Part, PartWrite, TreeCall};
+use crate::sections;
 use crate::world::World;
 
 /// Calls that a client has under way, at most.
@@ -13,17 +14,28 @@ const IN_FLIGHT_MAX: usize = 24;
 const GROUP_KEYS: u64 = 8;
 /// Names among which keys that collide are sought.
 const CANDIDATES: u64 = 40_000;
+/// Keys that come in pairs and are called often.
+const PAIRED_KEYS: u64 = 64;
 /// Bits of a hash that tell a slot's home and tag.
 const SLOT_BITS: u64 = (1 << 22) - 1;
+
+fn name_of_tree(tree: u64) -> String {
+    format!("tree-{tree}")
+}
 
 impl World {
     /// Names the keys. Where they collide, the index takes the two of a pair for one another.
     pub(crate) fn name_keys(&mut self, engine: &SimulatedEngine) {
         let names = (0..self.plan.keys).map(|key| format!("{{{}}}key-{key}", key / GROUP_KEYS));
         self.names = names.collect();
-        if !self.plan.collides {
-            return;
+        if self.plan.collides {
+            self.name_pairs(engine);
         }
+        self.note_twins(engine);
+    }
+
+    /// Names keys so that they come in pairs.
+    fn name_pairs(&mut self, engine: &SimulatedEngine) {
         let mut known = BTreeMap::new();
         let mut pairs = Vec::new();
         for candidate in 0..CANDIDATES {
@@ -41,7 +53,27 @@ impl World {
         }
     }
 
+    /// Notes the keys that share a slot, by chance or because they come in pairs.
+    fn note_twins(&mut self, engine: &SimulatedEngine) {
+        let trees = (0..self.plan.trees).map(name_of_tree);
+        let names = self.names.iter().cloned().chain(trees);
+        let mut by_slot: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for name in names.chain(sections::names()) {
+            let (shard, hash) = engine.place_of(name.as_bytes());
+            let slot = (shard, hash & SLOT_BITS);
+            by_slot.entry(slot).or_default().push(name);
+        }
+        for (slot, names) in by_slot.into_iter().filter(|(_, names)| names.len() > 1) {
+            self.twins
+                .extend(names.into_iter().map(|name| (name, slot)));
+        }
+    }
+
     fn draw_key(&mut self) -> u64 {
+        if self.plan.collides && self.random.one_in(4) {
+            // Of few pairs, so that one of two is written and read while the other is lost.
+            return self.random.below(self.plan.keys.min(PAIRED_KEYS));
+        }
         match self.random.below(3) {
             // Some keys are used much more than others.
             0 => self.random.below(self.plan.keys.min(8)),
@@ -313,7 +345,7 @@ impl World {
             | Call::DeleteTree { tree }
             | Call::GetTree { tree }
             | Call::PutTree { tree }
-            | Call::ExpireTree { tree, .. } => vec![format!("tree-{tree}")],
+            | Call::ExpireTree { tree, .. } => vec![name_of_tree(*tree)],
             Call::Scan { .. } => Vec::new(),
         }
     }

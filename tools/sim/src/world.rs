@@ -15,7 +15,7 @@ use farcore_tuning::simulated;
 use crate::call::{Answered, Call, MARK, understand};
 use crate::client::{self, Client};
 use crate::faults::{self, Linger, Nap};
-use crate::history::{Entry, History, Moment, Rules};
+use crate::history::{Entry, History, Moment, Rules, Twins};
 use crate::memory::{self, ENGINE};
 use crate::plan::Plan;
 use crate::random::Random;
@@ -36,6 +36,8 @@ const ROUND_STEPS: u64 = 2_000;
 const BURST: u64 = 16;
 /// Steps with faults of a round of a soak.
 const SOAK_STEPS: u64 = 100_000;
+/// How the names of faults that damage records begin.
+const DAMAGE: &str = "bytes damaged";
 /// How much time a step takes where time flows.
 const FLOWING_PACE: u64 = 100;
 /// The groups of the nodes' tasks; those of cores begin with 1.
@@ -89,6 +91,8 @@ pub(crate) struct World {
     pub(crate) history: History,
     /// The names of the keys.
     pub(crate) names: Vec<String>,
+    /// Keys that the index tells from others only by reading them.
+    pub(crate) twins: Twins,
     pub(crate) clients: Vec<Caller>,
     pub(crate) nodes: Vec<Option<SimulatedNodeGuard>>,
     /// When what is wrong with a node ends.
@@ -664,11 +668,12 @@ impl World {
 
     fn check_history(&self) -> Result<(), String> {
         sections::check()?;
+        let is_lost = lost_extents() > 0 || self.coverage.faults_of(DAMAGE) > 0;
         self.history.check(
             &self.names,
             Rules {
                 vanishes: self.plan.evicts,
-                mistakes: self.plan.collides && lost_extents() > 0,
+                mistakes: is_lost.then_some(&self.twins),
             },
         )
     }
@@ -683,8 +688,8 @@ impl World {
                 self.settle(engine)?;
             }
             self.read_all(are_all_well)?;
-            sections::read_all(engine, &self.plan)?;
-            self.end_sections()?;
+            sections::read_all(engine, &self.plan, are_all_well)?;
+            self.end_deletes()?;
             engine.check();
             if are_all_well {
                 self.end_trees(engine)?;
@@ -715,6 +720,15 @@ impl World {
     fn end_sections(&mut self) -> Result<(), String> {
         sections::end();
         self.until("sections have not ended", |_| Ok(sections::have_ended()))
+    }
+
+    /// As [`World::end_sections`], of jobs that delete collections, and rest while a node is
+    /// connected again.
+    fn end_deletes(&mut self) -> Result<(), String> {
+        self.let_time_flow(true);
+        let ended = self.end_sections();
+        self.let_time_flow(false);
+        ended
     }
 
     /// Makes calls and waits for their answers. Returns where in the history the first one is.
@@ -770,7 +784,7 @@ impl World {
             engine.check();
             self.check_history()?;
             sections::delete_all(engine, &self.plan)?;
-            self.end_sections()?;
+            self.end_deletes()?;
             self.calls += self.history.len();
             self.begin_anew(engine)?;
             engine.check();
@@ -873,7 +887,7 @@ impl World {
     /// The calls from a number on that have failed without a reason.
     fn unexcused(&self, first: usize, are_all_well: bool) -> Vec<Call> {
         let lost = lost_extents() > 0;
-        let damages = self.coverage.faults_of("bytes damaged");
+        let damages = self.coverage.faults_of(DAMAGE);
         // A flipped bit damages one record.
         let is_damage = |entry: &&Entry| {
             let error = entry.ended.as_ref().map(|ended| &ended.1);
@@ -930,6 +944,7 @@ fn inside(plan: &Plan, run: impl FnOnce(&mut World) -> Result<(), String>) -> Ou
         nodes: Vec::new(),
         heals_at: Vec::new(),
         names: Vec::new(),
+        twins: Twins::new(),
         times: Times::new(BEGINS_NS),
         is_faulty: false,
         is_busy: false,

@@ -119,8 +119,8 @@ const _: () = assert!(SHARD_BITS + ORDER_BITS <= WORD_BITS);
 /// What a scan returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanOptions {
-    /// Values, and when they expire, beside keys, versions and lengths. Default: no. Then only
-    /// header and key of a far record are read, unless it expires or is authenticated.
+    /// Values, and when they expire, beside keys, versions and lengths. Default: no. Far records
+    /// are read whole all the same, because only the whole says that it is what was written.
     pub values: bool,
     /// Entries of a page, about: records that go while they are read are missing. Default 1024.
     pub entries: usize,

@@ -80,7 +80,7 @@ impl<E: Endpoint> Shard<E> {
         };
         // Where records carry tags, a header and a key without the tag prove nothing.
         let whole = whole || kind.reads_whole_record() || self.authenticates();
-        let head_units = units_for(kind.record_key_bytes(key_bytes), 0);
+        let head_units = units_for(key_bytes, 0);
         let (page, unit) = (address.page(self.shape), address.unit(self.shape));
         let units_left = self.local.pages.get(page).units.saturating_sub(unit);
         let piece_units = match kind {

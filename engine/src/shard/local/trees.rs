@@ -126,11 +126,22 @@ pub(in crate::shard) struct Tree {
     nodes: Numbered<NodePlace>,
 }
 
+impl Tree {
+    /// Where a node lies; `None` if it is lost, or not there.
+    #[inline]
+    pub(in crate::shard) fn node_at(&self, number: NodeNumber) -> Option<NodePlace> {
+        let place = *self.nodes.get(number)?;
+        (place != NodePlace::NONE).then_some(place)
+    }
+}
+
 /// The trees of a shard.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct Trees {
     slots: Numbered<Option<Box<Tree>>>,
     generation: u32,
+    /// How often a node was added to a tree or removed.
+    renumbered: u64,
     heads: BTreeMap<Address, TreePlace>,
     dying: VecDeque<TreePlace>,
     /// Trees that have lost a node and are not dying.
@@ -231,6 +242,7 @@ impl Trees {
     pub(in crate::shard) fn begin(&mut self, kind: TreeKind, tag: u8, key: &[u8]) -> TreePlace {
         self.beside_bytes += key.len() as u64;
         self.generation = self.generation.wrapping_add(1);
+        self.renumbered += 1;
         let place = self.slots.take();
         if let Some(slot) = self.slots.get_mut(place) {
             *slot = Some(Box::new(Tree {
@@ -386,12 +398,20 @@ impl Trees {
         place: TreePlace,
         change: impl FnOnce(&mut Numbered<NodePlace>) -> R,
     ) -> Option<R> {
+        self.renumbered += 1;
         let nodes = &mut self.get_mut(place)?.nodes;
         let before = nodes.bytes();
         let result = change(nodes);
         let after = nodes.bytes();
         self.beside_bytes = self.beside_bytes - before + after;
         Some(result)
+    }
+
+    /// How often a node was added to a tree or removed, or a tree begun. While that stays, the
+    /// branches of every tree lead to the same nodes.
+    #[inline]
+    pub(in crate::shard) fn renumbered(&self) -> u64 {
+        self.renumbered
     }
 
     /// Takes the next fresh number of a tree.
@@ -402,8 +422,7 @@ impl Trees {
     /// Where a node lies; `None` if it is lost, or not there.
     #[inline]
     pub(in crate::shard) fn place_of(&self, node: NodeName) -> Option<NodePlace> {
-        let place = *self.get(node.tree)?.nodes.get(node.number)?;
-        (place != NodePlace::NONE).then_some(place)
+        self.get(node.tree)?.node_at(node.number)
     }
 
     /// True if the node of a directory entry is alive, and lies at this address.

@@ -30,7 +30,7 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::ops::scratch::ListScratch;
-use crate::shard::step::{Confirmed, Evidence, Step, answer_or_wait};
+use crate::shard::step::{Evidence, Step, answer_or_wait};
 
 /// Slots that are looked up together, so that their cache misses overlap.
 const SLOTS_TOGETHER: usize = 64;
@@ -430,27 +430,5 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn address_of(&self, request: &Request<'_>) -> Option<Address> {
         let bytes = request.key().first_chunk()?;
         self.address_named(u64::from_le_bytes(*bytes))
-    }
-
-    /// What the READ of a head says of the record at an address: the head, if it proves itself.
-    pub(in crate::shard) fn confirm_head<'a>(
-        &self,
-        address: Address,
-        header: RecordHeader,
-        read: &'a [u8],
-    ) -> Option<Confirmed<'a>> {
-        let key_bytes = header.key_bytes() as usize;
-        let head = read.get(..record::units_for(key_bytes, 0) as usize * UNIT_BYTES)?;
-        let key = &head[UNIT_BYTES..UNIT_BYTES + key_bytes];
-        // A header alone does not say when the record expires, or how long a long value is.
-        let is_enough = !header.has_expiry() && !header.is_long();
-        let proves = is_enough && !self.authenticates() && self.is_of_slot(key, address);
-        proves.then_some(Confirmed {
-            address,
-            header,
-            record: Some(head),
-            wanted_bytes: head.len(),
-            streamed: false,
-        })
     }
 }

@@ -17,6 +17,7 @@ pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod tree;
 mod tree_ahead;
 pub(in crate::shard) mod tree_buffers;
+pub(in crate::shard) mod tree_findings;
 mod tree_head;
 pub(in crate::shard) mod whole;
 

@@ -21,15 +21,16 @@ use farcore_rdma::Endpoint;
 
 use crate::constants::{EXPIRY_BYTES, TREE_PUSH_MAX, UNIT_BYTES, VALUE_BYTES_MAX};
 use crate::error::Error;
-use crate::log::record::{self, RecordHeader, RecordView};
+use crate::log::record::{self, LocalRecord, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, Origin, ReplyTo, Request, RequestFlags, RequestShape};
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, TreePlace};
+use crate::shard::local::trees::{NODE_KEY_BYTES, NodeName, NodePlace, Tree, TreePlace};
 use crate::shard::ops::tree_buffers::TreeBuffers;
-use crate::shard::ops::tree_head::{FoundHead, HeadKind, SLACK_SHARE, TreeChange};
+use crate::shard::ops::tree_findings::{FoundHead, HeadKind};
+use crate::shard::ops::tree_head::{SLACK_SHARE, TreeChange};
 use crate::shard::pending::facts::Fact;
 use crate::shard::pending::park::Source;
 use crate::shard::room::pressure::NoRoom;
@@ -47,6 +48,8 @@ const PAGE_BYTES: usize = 16 << 10;
 const LEAVES_MAX: usize = 8;
 /// Nodes that a step changes, at most, where an operation may be done in part.
 const EDITS_MAX: usize = 48;
+/// A leaf that fills from an end of its tree has a whole record if it is no larger a share of it.
+const WHOLE_SHARE: usize = 8;
 /// Nodes of dying trees that a slice frees. It takes some microseconds.
 const NODES_A_SLICE: usize = 64;
 
@@ -56,7 +59,7 @@ struct ShardNodes<'s, E: Endpoint> {
     lane: ReplyTo,
     request: &'s Request<'s>,
     /// `None` before the tree has nodes of its own.
-    tree: Option<TreePlace>,
+    tree: Option<(TreePlace, &'s Tree)>,
     /// The only leaf, if it lies in the head.
     inline: Option<&'s [u8]>,
 }
@@ -70,9 +73,8 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
         if let Some(leaf) = self.inline.filter(|_| number == INLINE_LEAF) {
             return Ok(leaf);
         }
-        let tree = self.tree.ok_or(Unread::Failed)?;
-        let place = shard.trees.place_of(NodeName { tree, number });
-        let address = place.ok_or(Unread::Failed)?.address();
+        let (_, tree) = self.tree.ok_or(Unread::Failed)?;
+        let address = tree.node_at(number).ok_or(Unread::Failed)?.address();
         if let Some(record) = shard.local.record_at(address) {
             return Ok(record.value());
         }
@@ -96,7 +98,7 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
 
     fn fresh(&self, before: Option<NodeNumber>) -> NodeNumber {
         match self.tree {
-            Some(tree) => self.shard.trees.fresh(tree, before),
+            Some((tree, _)) => self.shard.trees.fresh(tree, before),
             None => match before {
                 Some(before) => before.saturating_add(1),
                 // The inline leaf is the first node if the collection gets nodes of its own.
@@ -111,21 +113,61 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
 }
 
 impl<E: Endpoint> ShardNodes<'_, E> {
-    /// True if a leaf that is touched and the branches on the way to it can be changed in place.
-    fn can_be_touched(&self, head: Option<Address>, work: &TreeScratch) -> bool {
-        if self.inline.is_some() {
-            return head.is_some_and(|head| self.shard.framed_of(head).is_mutable());
+    /// Runs an operation on copies: to be done in place, if the nodes on the way allow it, else
+    /// with edits. Returns its answer, the root that it leaves and whether it changes the tree.
+    fn run(
+        &self,
+        op: &TreeOp<'_>,
+        (shape, limits): (TreeShape, TreeLimits),
+        (root, head): (TreeRoot, Option<Address>),
+        buffers: &mut TreeBuffers,
+    ) -> (Result<TreeAnswer, Halt>, TreeRoot, bool) {
+        let way = self.tree;
+        let way = way.and_then(|(tree, _)| self.shard.way_ahead(self.request, tree));
+        let work = TreeWork::new(self, shape, root, &mut buffers.work).along(way);
+        let mut work = work.touching();
+        let ran = work.run(op, limits, &mut buffers.answer);
+        let done = (ran, work.root, work.has_changed());
+        if buffers.work.touched().is_none()
+            || self.find_touched(head, &buffers.work, &mut buffers.records)
+        {
+            return done;
         }
-        let (Some(tree), Some(touched)) = (self.tree, work.touched()) else {
+        let mut work = TreeWork::new(self, shape, root, &mut buffers.work).along(way);
+        let ran = work.run(op, limits, &mut buffers.answer);
+        (ran, work.root, work.has_changed())
+    }
+
+    /// Finds the records of a leaf that is touched and of the branches on the way to it, the leaf's
+    /// first; false if one of them cannot be changed in place.
+    fn find_touched(
+        &self,
+        head: Option<Address>,
+        work: &TreeScratch,
+        records: &mut Vec<LocalRecord>,
+    ) -> bool {
+        records.clear();
+        let local = &self.shard.local;
+        let mut find = |address: Address| {
+            let framed = local.framed_of(address);
+            if framed.is_mutable() {
+                records.push(local.record(framed));
+            }
+            framed.is_mutable()
+        };
+        if self.inline.is_some() {
+            return head.is_some_and(find);
+        }
+        let (Some((_, tree)), Some(touched)) = (self.tree, work.touched()) else {
             return false;
         };
         // A replacement leaves the counts in the branches as they are.
         let counts = touched.touch != TreeTouch::Replace;
         let branches = work.way().iter().filter(|_| counts).map(|step| step.node);
-        let mut all = branches.chain([touched.leaf]);
+        let mut all = [touched.leaf].into_iter().chain(branches);
         all.all(|number| {
-            let place = self.shard.trees.place_of(NodeName { tree, number });
-            place.is_some_and(|place| self.shard.framed_of(place.address()).is_mutable())
+            let place = tree.node_at(number);
+            place.is_some_and(|place| find(place.address()))
         })
     }
 }
@@ -235,23 +277,16 @@ impl<E: Endpoint> Shard<E> {
         }
         let tag = held.map_or(guard.tag, |held| held.tag);
         let (shape, limits) = self.bounds(kind, known);
+        let tree = known.and_then(FoundHead::tree);
         let nodes = ShardNodes {
             shard: self,
             lane,
             request,
-            tree: known.and_then(FoundHead::tree),
+            tree: tree.and_then(|tree| Some((tree, self.trees.get(tree)?))),
             inline: held.and_then(|held| held.leaf),
         };
         let head = known.map(|found| found.head);
-        // In place, if the nodes on the way allow it; else with edits.
-        let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work).touching();
-        let mut ran = work.run(&op, limits, &mut buffers.answer);
-        let (mut root, mut has_changed) = (work.root, work.has_changed());
-        if buffers.work.touched().is_some() && !nodes.can_be_touched(head, &buffers.work) {
-            let mut work = TreeWork::new(&nodes, shape, before, &mut buffers.work);
-            ran = work.run(&op, limits, &mut buffers.answer);
-            (root, has_changed) = (work.root, work.has_changed());
-        }
+        let (ran, root, has_changed) = nodes.run(&op, (shape, limits), (before, head), buffers);
         let answer = match ran {
             Ok(answer) => answer,
             Err(halt) => return Err(self.halt(lane, request, (known, halt), answers)),
@@ -316,7 +351,7 @@ impl<E: Endpoint> Shard<E> {
         if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
             return Ok(match found.kind {
                 HeadKind::Rooted(tree) => {
-                    self.touch_tree(tree, (touched, op), change.root, &buffers.work)
+                    self.touch_tree(tree, (touched, op), change.root, buffers)
                 }
                 _ => self.touch_inline(found, (touched, op)),
             });
@@ -609,12 +644,28 @@ impl<E: Endpoint> Shard<E> {
         {
             return (record.header().value_bytes() as usize, true);
         }
-        let slack = if edit.is_value {
-            0
-        } else {
-            needed / SLACK_SHARE
+        if edit.is_value {
+            return (stored_bytes(needed), false);
+        }
+        let whole = match node {
+            Some(node) if edit.is_filling => self.whole_leaf(node.tree),
+            _ => 0,
         };
-        (stored_bytes(needed + slack), false)
+        (
+            stored_bytes(whole.max(needed + needed / SLACK_SHARE)),
+            false,
+        )
+    }
+
+    /// Bytes of a leaf that will be filled, so that it is written once; 0 in a tree of which a leaf
+    /// is a large part.
+    fn whole_leaf(&self, tree: TreePlace) -> usize {
+        let (node_bytes, _) = self.trees.shape();
+        let tree_bytes = self.trees.get(tree).map_or(0, |tree| tree.root.bytes);
+        match tree_bytes >= (WHOLE_SHARE * node_bytes) as u64 {
+            true => node_bytes,
+            false => 0,
+        }
     }
 
     /// Changes one element in place, and the counts above it. Returns the version of the tree.
@@ -623,50 +674,40 @@ impl<E: Endpoint> Shard<E> {
         tree: TreePlace,
         (touched, op): (TouchedLeaf, &TreeOp<'_>),
         root: TreeRoot,
-        work: &TreeScratch,
+        buffers: &TreeBuffers,
     ) -> Version {
         self.version += 1;
         let version = self.version;
         let (key, value) = op.element();
         let value = StoredValue::Inline(value);
-        let leaf = self.node_mut(tree, touched.leaf, version);
-        let is_done = leaf.is_some_and(|mut leaf| match touched.touch {
-            TreeTouch::Insert => leaf.insert(touched.entry, key, value),
-            TreeTouch::Replace => leaf.set_value(touched.entry, value),
-            TreeTouch::Remove => leaf.remove(touched.entry),
+        let mut records = buffers.records.iter();
+        let is_done = records.next().is_some_and(|leaf| {
+            // SAFETY: its page is mutable, nodes do not expire, what is stored lies in the request,
+            // and nothing has changed since the record was found.
+            let mut leaf = TreeNodeEdit::of(unsafe { leaf.value_mut(version) });
+            match touched.touch {
+                TreeTouch::Insert => leaf.insert(touched.entry, key, value),
+                TreeTouch::Replace => leaf.set_value(touched.entry, value),
+                TreeTouch::Remove => leaf.remove(touched.entry),
+            }
         });
         assert!(is_done, "the leaf has room");
-        let counts = touched.touch != TreeTouch::Replace;
-        for step in work.way().iter().filter(|_| counts) {
-            let branch = self.node_mut(tree, step.node, version);
-            let is_done = branch.is_some_and(|mut branch| {
-                let child = branch.view().child(step.entry);
-                let count = child.and_then(|child| match touched.touch {
-                    TreeTouch::Insert => child.count.checked_add(1),
-                    TreeTouch::Replace => None,
-                    TreeTouch::Remove => child.count.checked_sub(1),
-                });
-                count.is_some_and(|count| branch.set_count(step.entry, count))
+        for (step, branch) in buffers.work.way().iter().zip(records) {
+            // SAFETY: as for the leaf.
+            let mut branch = TreeNodeEdit::of(unsafe { branch.value_mut(version) });
+            let child = branch.view().child(step.entry);
+            let count = child.and_then(|child| match touched.touch {
+                TreeTouch::Insert => child.count.checked_add(1),
+                TreeTouch::Replace => None,
+                TreeTouch::Remove => child.count.checked_sub(1),
             });
+            let is_done = count.is_some_and(|count| branch.set_count(step.entry, count));
             debug_assert!(is_done, "the child was there");
         }
         if let Some(tree) = self.trees.get_mut(tree) {
             (tree.root, tree.version) = (root, version);
         }
         version
-    }
-
-    /// A node in a mutable page, to be changed in place.
-    fn node_mut(
-        &mut self,
-        tree: TreePlace,
-        number: NodeNumber,
-        version: Version,
-    ) -> Option<TreeNodeEdit<'_>> {
-        let place = self.trees.place_of(NodeName { tree, number })?;
-        let record = self.local.record_at(place.address())?;
-        // SAFETY: its page is mutable, nodes do not expire, and nothing refers to its value.
-        Some(TreeNodeEdit::of(unsafe { record.value_mut(version) }))
     }
 
     /// Makes room for what an operation changes and writes it all, or changes nothing. Returns the

@@ -11,13 +11,13 @@
 use farcore_rdma::Endpoint;
 
 use super::tree_buffers::TreeBuffers;
+use super::tree_findings::{FoundHead, HeadKind};
 use crate::constants::{EXPIRY_BYTES, UNIT_BYTES};
 use crate::log::record::{self, LocalRecord};
 use crate::log::{Address, SizeClass};
 use crate::message::operation::Version;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::local::trees::TreePlace;
 use crate::shard::pending::facts::Fact;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
@@ -26,40 +26,8 @@ use crate::tree::{
     TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
 };
 
-/// A node's record has this share of it free, so that elements are added in place.
+/// An inline head and a node have this share of them free, so that elements are added in place.
 pub(super) const SLACK_SHARE: usize = 8;
-
-/// What a key's record is to collections.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum HeadKind {
-    /// The head of a tree of the table.
-    Rooted(TreePlace),
-    /// A head that holds all elements.
-    Inline,
-    /// None that can be read: the record is lost or damaged, and is to be replaced.
-    Lost,
-    /// No head.
-    Plain,
-}
-
-/// The record of a key, as an operation has found it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FoundHead {
-    pub(super) head: Address,
-    pub(super) kind: HeadKind,
-    pub(super) version: Version,
-    pub(super) expiry_ms: Option<u64>,
-}
-
-impl FoundHead {
-    /// The tree that it names.
-    pub(super) fn tree(self) -> Option<TreePlace> {
-        match self.kind {
-            HeadKind::Rooted(tree) => Some(tree),
-            HeadKind::Inline | HeadKind::Lost | HeadKind::Plain => None,
-        }
-    }
-}
 
 /// What an operation makes of a collection.
 #[derive(Clone, Copy, Debug)]

@@ -308,7 +308,8 @@ impl Facts {
     ) -> Option<u64> {
         let number = lane.number();
         // The first place is that of the head.
-        self.begin(lane, request, 1);
+        // It waits for a node now, no more for its client: what it knows must stay.
+        self.begin(lane, request, 1).is_stalled = false;
         if !self.may_hold(lane, bytes) {
             self.end_of(number);
             return None;
@@ -466,6 +467,11 @@ mod tests {
         facts.note_try(lanes[4]);
         assert!(facts.request_node(lanes[6], &request, (5, 4_000)).is_some());
         assert_eq!((facts.node_bytes, facts.favoured), (13_000, Some(6)));
+        // Nor is one that needs a node after it has waited for its client.
+        facts.note_stalled(lanes[6]);
+        assert!(facts.request_node(lanes[6], &request, (6, 4_000)).is_some());
+        assert_eq!((facts.node_bytes, facts.favoured), (17_000, Some(6)));
+        facts.check();
         for &lane in &lanes {
             facts.end(lane);
         }

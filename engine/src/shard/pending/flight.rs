@@ -497,6 +497,30 @@ impl Flights {
         self.parked.get_mut(head as usize)?.as_mut()
     }
 
+    /// Takes the room that requests of a lane behind the first of a flight have reserved, who wait
+    /// for it from now on: `give_back` is called with the bytes of each.
+    #[cold]
+    pub(crate) fn take_reserved(
+        &mut self,
+        flight: u32,
+        lane: ReplyTo,
+        mut give_back: impl FnMut(usize),
+    ) {
+        let head = self.flights[flight as usize].head;
+        let first = self.parked.get(head as usize).and_then(Option::as_ref);
+        let mut next = first.map_or(NONE, |first| first.next);
+        while let Some(parked) = self.parked.get_mut(next as usize).and_then(Option::as_mut) {
+            next = parked.next;
+            let (reserved, needs) = (parked.reserved(), parked.needs());
+            if parked.lane.number() == lane.number() && needs.is_none() && reserved > 0 {
+                parked.note_reserved(0, Some(reserved));
+                self.needing[lane.number()] += 1;
+                self.needing_count += 1;
+                give_back(reserved);
+            }
+        }
+    }
+
     /// Number of requests in a flight.
     #[inline]
     pub(crate) fn waiting(&self, flight: u32) -> usize {

@@ -10,7 +10,6 @@ use crate::log::record::{RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::message::long::piece_of;
-use crate::message::operation::OperationKind;
 use crate::message::request::Request;
 use crate::shard::Shard;
 use crate::shard::step::Confirmed;
@@ -210,12 +209,7 @@ impl<E: Endpoint> Shard<E> {
         }
         if let Some(header) = RecordHeader::decode_from(read).filter(|_| !whole) {
             self.flights.get(flight).exact = header.units();
-            let head = self.confirm_head(address, header, read);
-            let wants_head = request.kind() == OperationKind::ReadHeadAt;
-            return match head.filter(|_| wants_head && class.units().is_some()) {
-                Some(head) => Ok(Some(head)),
-                None => Err(class),
-            };
+            return Err(class);
         }
         if self.is_to_be_read_again(flight, address) {
             return Err(class);

@@ -389,8 +389,8 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Sets room aside for the first request of a flight again, as much as it had. One that was
-    /// seen to need more keeps no more than an answer without a value takes: two that kept what
-    /// they have could wait for each other's for ever.
+    /// seen to need more keeps no more than an answer without a value takes, and so do those of its
+    /// lane that wait behind it: two that kept what they have could wait for each other's for ever.
     #[inline(never)]
     fn set_aside(
         &mut self,
@@ -405,6 +405,13 @@ impl<E: Endpoint> Shard<E> {
             debug_assert!(has_room, "it was given back, and nothing has taken it");
             first.note_reserved(reserved, needs);
             self.flights.count_needing(lane, false, needs.is_some());
+        }
+        if needs.is_some() {
+            self.flights.take_reserved(flight, lane, |reserved| {
+                answers.unreserve(lane, reserved);
+                let has_room = answers.reserve(lane, 0);
+                debug_assert!(has_room, "it was given back, and nothing has taken it");
+            });
         }
     }
 

@@ -67,6 +67,13 @@ impl Reactor {
         unsafe { self.nodes[node].damage(offset + if key.is_multiple_of(2) { 18 } else { 7 }) };
     }
 
+    /// Flips a bit of the version of a far key's record.
+    pub(super) fn damage_version(&self, key: u64) {
+        let (node, offset) = self.far_place(key);
+        // SAFETY: no request is in flight.
+        unsafe { self.nodes[node].damage(offset + 1) };
+    }
+
     /// Changes the directory of every far page of the first node; `change` receives its entries,
     /// twelve bytes each.
     fn change_directories(&self, mut change: impl FnMut(&mut [[u8; DIRECTORY_ENTRY_BYTES]])) {
@@ -98,7 +105,7 @@ impl Reactor {
 
 /// Far keys that share their slot bits with no other key, so that their slot leads to their own
 /// record.
-fn alone(reactor: &Reactor) -> Vec<u64> {
+pub(super) fn alone(reactor: &Reactor) -> Vec<u64> {
     let mut far = far_keys(reactor, 0);
     far.retain(|key| {
         let hash = reactor.hash(&key.to_le_bytes());

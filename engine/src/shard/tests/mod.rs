@@ -33,6 +33,7 @@ mod scan_faults;
 mod scans;
 mod transaction_model;
 mod transactions;
+mod tree_batches;
 mod tree_faults;
 mod tree_model;
 mod wire;

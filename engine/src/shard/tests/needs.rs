@@ -75,6 +75,25 @@ fn two_answers_that_need_more_room_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn an_answer_that_needs_more_room_does_not_wait_for_one_behind_it() {
+    let mut reactor = with_colliding_keys(&[&[("a1", 7_000), ("a2", 13_000)]]);
+    reactor.inbox.lane_bytes.set(18_000);
+    let lane = ReplyTo::new(4);
+    for token in 1..3 {
+        assert!(reactor.offer_on(lane, token, Operation::Get { key: b"a2" }));
+    }
+    let mut found = Vec::new();
+    for _ in 0..100_000 {
+        reactor.advance();
+        let mut answers = reactor.inbox.answers.borrow_mut();
+        found.extend(answers.drain(..).map(|(token, _)| token));
+    }
+    let waiting = reactor.shard.flights.count();
+    assert_eq!((found, waiting), (vec![1, 2], 0));
+    assert!(reactor.shard.is_quiet());
+}
+
+#[test]
 fn an_answer_that_needs_more_room_is_not_starved_by_its_own_lane() {
     let mut reactor = with_colliding_keys(&[&[("a1", 7_000), ("a2", 15_000)]]);
     reactor.inbox.lane_bytes.set(16_500);

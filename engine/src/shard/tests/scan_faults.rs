@@ -1,5 +1,7 @@
 //! Scans beside writers and flights.
 
+use std::collections::HashMap;
+
 use super::long_faults::{answer_of, crowd, setting};
 use super::nodes::{self, KEYS};
 use super::{Outages, Owned, Reactor};
@@ -45,6 +47,16 @@ fn perform(
     want: &Want,
     emit: &mut dyn FnMut(&[u8]),
 ) -> Owned {
+    perform_of((reactor, true), scan, want, emit)
+}
+
+/// As [`perform`], of a scan that wants values or does not.
+fn perform_of(
+    (reactor, values): (&mut Reactor, bool),
+    scan: &mut ShardScan,
+    want: &Want,
+    emit: &mut dyn FnMut(&[u8]),
+) -> Owned {
     let mut scratch = Vec::new();
     let place = match want {
         Want::List(list) => {
@@ -59,7 +71,7 @@ fn perform(
             later,
             ..
         } => {
-            assert!(reactor.offer_parts(9, *hash, &parts_at(address, later, true)));
+            assert!(reactor.offer_parts(9, *hash, &parts_at(address, later, values)));
             *place
         }
     };
@@ -203,4 +215,41 @@ fn a_count_is_not_behind_a_flight_of_hash_zero() {
     assert!(reactor.offer_parts(2, IndexHash(0), &parts));
     let answer = answer_of(&mut reactor, 2, 100_000);
     assert!(matches!(answer, Some(Owned::Value(..))), "{answer:?}");
+}
+
+#[test]
+fn a_head_that_was_damaged_in_far_memory_is_not_listed() {
+    // Longer than a key may be: a READ of header and key would end within the record.
+    const VALUE: [u8; 1_500] = [3; 1_500];
+    const COUNT: u64 = 6_000;
+    let mut reactor = Reactor::new(&nodes::setting());
+    let mut stored = HashMap::new();
+    for key in 0..COUNT {
+        let key = key.to_le_bytes();
+        let value = &VALUE;
+        let answer = reactor.call(Operation::Put { key: &key, value });
+        let Owned::Stored(version) = answer else {
+            panic!("{answer:?}")
+        };
+        stored.insert(key.to_vec(), version);
+    }
+    let far = super::damage::alone(&reactor);
+    for &key in &far[..20] {
+        reactor.damage_version(key);
+    }
+    let mut scan = ShardScan::new(0, false, false, 2 * stored.len());
+    let mut seen = Vec::new();
+    while !scan.is_done() {
+        let Some(want) = scan.want() else { continue };
+        let _ = perform_of((&mut reactor, false), &mut scan, &want, &mut |records| {
+            let entries = Entries::new(records, false);
+            seen.extend(entries.map(|entry| (entry.key.to_vec(), entry.version)));
+        });
+    }
+    assert!(scan.take_error().is_none());
+    assert_eq!(scan.unreadable(), 20);
+    assert_eq!(seen.len() as u64 + 20, COUNT);
+    for (key, version) in seen {
+        assert_eq!(stored[&key], version);
+    }
 }

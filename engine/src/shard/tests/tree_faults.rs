@@ -970,3 +970,43 @@ fn a_small_collection_is_near_once_it_was_got_twice() {
     assert_eq!((were_far, are_far), (5, 0));
     reactor.check();
 }
+
+/// Of two requests of a batch, the first knows a far head by a fact, which ends with it. The
+/// second, which ends the list, must learn the head too: else nothing of it is removed.
+#[test]
+fn two_requests_of_a_batch_each_learn_a_far_head() {
+    let mut reactor = Reactor::new(&far());
+    let values = [&[7; 8][..]; 300];
+    let push = |values| TreeOp::Push {
+        front: false,
+        exists: false,
+        replaces: false,
+        values: TreeValues::Slices(values),
+    };
+    let answer = reactor.call(tree_of(b"list", push(&values)));
+    assert!(matches!(answer, Owned::Value(..)), "{answer:?}");
+    send_far(&mut reactor);
+    // The leaf is near then, the head is not.
+    reactor.call(tree_of(b"list", push(&values[..1])));
+    assert!(!reactor.far_nodes(b"list").is_empty());
+    let ends = [TreeOp::Len, TreeOp::Trim { first: 1, last: 0 }];
+    let mut answered = Vec::new();
+    while !answered.contains(&1) {
+        for (token, op) in (0..).zip(ends) {
+            if !answered.contains(&token) {
+                reactor.push(token, tree_of(b"list", op));
+            }
+        }
+        reactor.serve_pushed();
+        let answers = std::mem::take(&mut *reactor.inbox.answers.borrow_mut());
+        answered.extend(answers.into_iter().map(|(token, _)| token));
+        reactor.advance();
+    }
+    let length = reactor.call(tree_of(b"list", TreeOp::Len));
+    let Owned::Value(_, length) = length else {
+        panic!("{length:?}");
+    };
+    assert_eq!(length[..8], [0; 8]);
+    assert_eq!(reactor.shard.index.len(), 0);
+    reactor.check();
+}

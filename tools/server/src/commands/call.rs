@@ -249,9 +249,21 @@ impl<'a> Call<'a> {
                 self.connection.outstanding += 1;
                 Flow::Done
             }
-            Err(Refused::Full) => Flow::Later,
+            Err(Refused::Full) => self.wait_for_room(),
             Err(Refused::Error(error)) => self.reply_refused(operation, kind, &error),
         }
+    }
+
+    /// Has the command go on once the engine has room: in the next turn, at the earliest.
+    #[cold]
+    fn wait_for_room(&mut self) -> Flow {
+        self.note_full();
+        Flow::Later
+    }
+
+    /// Notes that the engine takes nothing more now. What a section's holder sends counts apart.
+    fn note_full(&mut self) {
+        self.serving.is_engine_full |= !self.core.is_under_section();
     }
 
     /// Replies to a request that the engine does not take.
@@ -304,6 +316,7 @@ impl<'a> Call<'a> {
             match self.submit_part(operation(self, part), token) {
                 Ok(()) => self.connection.outstanding += 1,
                 Err(Refused::Full) => {
+                    self.note_full();
                     self.connection.unsend_part();
                     return self.go_on_later(part);
                 }

@@ -1,6 +1,5 @@
 //! The table of commands.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::call::Call;
@@ -318,23 +317,61 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 /// Letters of the longest name.
-const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = size_of::<u128>();
+/// Places of the table of names: most commands lie at the first one that is looked at.
+const NAME_PLACES: usize = 1024;
 
-static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> = LazyLock::new(|| {
-    (COMMANDS.iter())
-        .map(|command| (command.name.as_bytes(), command))
-        .collect()
+const _: () = assert!(COMMANDS.len() * 2 < NAME_PLACES && NAME_PLACES.is_power_of_two());
+
+/// Commands by name: each lies at the place of its name, or at the next that was free.
+static BY_NAME: LazyLock<[Option<&'static Command>; NAME_PLACES]> = LazyLock::new(|| {
+    let mut table = [None; NAME_PLACES];
+    for command in COMMANDS {
+        let mut place = name_place(command.name.as_bytes()).unwrap_or(0);
+        while table[place].is_some() {
+            place = (place + 1) % NAME_PLACES;
+        }
+        table[place] = Some(command);
+    }
+    table
 });
 
-static GET: LazyLock<Option<&'static Command>> =
-    LazyLock::new(|| BY_NAME.get(&b"get"[..]).copied());
-static SET: LazyLock<Option<&'static Command>> =
-    LazyLock::new(|| BY_NAME.get(&b"set"[..]).copied());
+static GET: LazyLock<Option<&'static Command>> = LazyLock::new(|| find_by_place(b"get"));
+static SET: LazyLock<Option<&'static Command>> = LazyLock::new(|| find_by_place(b"set"));
+
+/// Where the search for a name begins, the same for letters of any size; `None` if it is longer
+/// than all names.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "takes the two halves, and the upper bits"
+)]
+fn name_place(name: &[u8]) -> Option<usize> {
+    let mut letters = [0; NAME_BYTES_MAX];
+    letters.get_mut(..name.len())?.copy_from_slice(name);
+    // The bit that tells small letters from large ones.
+    let letters = u128::from_le_bytes(letters) | u128::from_le_bytes([0x20; NAME_BYTES_MAX]);
+    let folded = letters as u64 ^ (letters >> 64) as u64 ^ name.len() as u64;
+    let product = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Some((product >> (u64::BITS - NAME_PLACES.trailing_zeros())) as usize)
+}
+
+fn find_by_place(name: &[u8]) -> Option<&'static Command> {
+    let mut place = name_place(name)?;
+    let table = &*BY_NAME;
+    while let Some(command) = table[place] {
+        if command.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(command);
+        }
+        place = (place + 1) % NAME_PLACES;
+    }
+    None
+}
 
 /// The command of a name, in letters of any size.
 #[inline]
 pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
-    // The two that matter most are found without hashing.
+    // The two that matter most are found without a search.
     if let &[first, b'e' | b'E', b't' | b'T'] = name {
         match first {
             b'g' | b'G' => return *GET,
@@ -342,11 +379,7 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
             _ => {}
         }
     }
-    let mut letters = [0; NAME_BYTES_MAX];
-    let letters = letters.get_mut(..name.len())?;
-    letters.copy_from_slice(name);
-    letters.make_ascii_lowercase();
-    BY_NAME.get(&*letters).copied()
+    find_by_place(name)
 }
 
 #[cfg(test)]

@@ -185,11 +185,14 @@ impl Serving {
         }
     }
 
-    /// Goes on with the input of listed connections.
+    /// Goes on with the input of listed connections, as long as the engine has room. Those that
+    /// have not had their turn come first in the next one, so a turn costs no more the more of
+    /// them wait.
     fn serve_listed(&mut self, core: &mut Core) -> bool {
-        let listed = std::mem::take(&mut self.listed);
+        let mut listed = std::mem::take(&mut self.listed).into_iter();
         let mut is_busy = false;
-        for number in listed {
+        self.is_engine_full = false;
+        for number in listed.by_ref() {
             if let Some(mut connection) = self.take(number) {
                 connection.is_listed = false;
                 let before = (
@@ -207,7 +210,12 @@ impl Serving {
                 self.watch(number, &mut connection);
                 self.put_back(number, connection);
             }
+            if self.is_engine_full {
+                break;
+            }
         }
+        let behind = std::mem::replace(&mut self.listed, listed.collect());
+        self.listed.extend(behind);
         is_busy
     }
 

@@ -1,9 +1,12 @@
 //! Elements of hashes and sets (fields, members) as the engine's trees hold them.
 //!
 //! ```text
-//! key:    | place:64, big endian | 0:8 | element |            value: | value |
-//! key:    | place:64, big endian | 1:8 | SHA-256 of it:256 |  value: | bytes:32 | element | value |
+//! key:    | place:53 | 0:11 | 0:8 | element |            value: | value |
+//! key:    | place:53 | 0:11 | 1:8 | SHA-256 of it:256 |  value: | bytes:32 | element | value |
 //! ```
+//!
+//! A place is big endian. It comes first, so that the first bytes of two keys tell them apart: a
+//! search in a node of the tree then looks at nothing else.
 //!
 //! An element's place is made of its hash value. So a tree has its elements in the order of the
 //! cursors of `HSCAN` and `SSCAN`, and what other clients add or remove moves none to another
@@ -33,6 +36,8 @@ const INLINE: u8 = 0;
 const DIGEST: u8 = 1;
 /// Bits of a place.
 const PLACE_BITS: u32 = f64::MANTISSA_DIGITS;
+/// Bits of a key behind a place that are none of it.
+const PLACE_SHIFT: u32 = u64::BITS - PLACE_BITS;
 
 /// An element with its value; the members of a set have empty values.
 pub(crate) type Entry<'a> = (&'a [u8], &'a [u8]);
@@ -44,15 +49,19 @@ pub(crate) fn place_of(element: &[u8]) -> u64 {
     (hasher.hash_one(element) >> (u64::BITS - PLACE_BITS)).max(1)
 }
 
-/// The least key of a place.
+/// The least key of a place; of a number that is no place, the one behind all.
 pub(crate) fn start_of(place: u64) -> [u8; PLACE_BYTES] {
-    place.to_be_bytes()
+    let key = match place >> PLACE_BITS {
+        0 => place << PLACE_SHIFT,
+        _ => u64::MAX,
+    };
+    key.to_be_bytes()
 }
 
 /// The place in a key.
 pub(crate) fn place_in(key: &[u8]) -> u64 {
     key.first_chunk()
-        .map_or(0, |place| u64::from_be_bytes(*place))
+        .map_or(0, |place| u64::from_be_bytes(*place) >> PLACE_SHIFT)
 }
 
 /// True if an element lies before its value.
@@ -237,13 +246,34 @@ mod tests {
         let long = [b'm'; INLINE_BYTES_MAX + 1];
         keys.add(b"f", Some(b"v"));
         keys.add(&long, Some(b"v"));
-        let place = place_of(b"f").to_be_bytes();
+        let place = (place_of(b"f") << 11).to_be_bytes();
         assert_eq!(keys.key(0), [&place[..], &[0, b'f']].concat());
         assert_eq!(keys.stored(0, b"v"), b"v");
-        let (place, digest) = (place_of(&long).to_be_bytes(), Sha256::digest(long));
+        let (place, digest) = (start_of(place_of(&long)), Sha256::digest(long));
         assert_eq!(keys.key(1), [&place[..], &[1], &digest[..]].concat());
         let stored = [&[133, 3, 0, 0][..], &long, b"v"].concat();
         assert_eq!(keys.stored(1, b"v"), stored);
         assert!(place_of(b"f") >> PLACE_BITS == 0 && place_of(b"f") > 0);
+    }
+
+    #[test]
+    fn a_number_that_is_no_place_is_behind_all() {
+        let last = (1 << PLACE_BITS) - 1;
+        assert!(start_of(last) < start_of(last + 1));
+        assert_eq!(start_of(last + 1), start_of(u64::MAX));
+    }
+
+    #[test]
+    fn the_first_bytes_of_keys_tell_nearly_all_elements_apart() {
+        let mut firsts: Vec<_> = (0..10_000u32)
+            .map(|number| {
+                let mut keys = ElementKeys::default();
+                keys.add(&number.to_le_bytes(), None);
+                keys.key(0)[..4].to_vec()
+            })
+            .collect();
+        firsts.sort();
+        firsts.dedup();
+        assert!(firsts.len() > 9_990, "{}", firsts.len());
     }
 }

@@ -27,6 +27,12 @@ use super::{Accel, FAILED, Options, initramfs};
 
 /// The exit status at the time limit.
 const OUT_OF_TIME: u8 = 124;
+/// How long the guest may be without a sign of life, once it has given one, before it counts as
+/// standing still. On a busy host a kernel on an emulated processor was seen to do so: none of its
+/// timers went on for half an hour.
+const STILL_LIMIT: Duration = Duration::from_secs(120);
+/// Interval of looks for signs of life.
+const PULSE_PERIOD: Duration = Duration::from_secs(1);
 /// Interval of checks whether QEMU has ended.
 const CHECK_PERIOD: Duration = Duration::from_millis(10);
 /// Boots quietly and fast: no mitigations, no audit, no timer check.
@@ -84,6 +90,7 @@ impl Machine {
         path("-initrd", &[&job_path, "/initramfs"]);
         let job_path = escaped(&job_path);
         path("-chardev", &["file,id=report,path=", &job_path, "/report"]);
+        path("-chardev", &["file,id=pulse,path=", &job_path, "/pulse"]);
         if options.console {
             path("-chardev", &["file,id=console,append=on,path=/dev/fd/2"]);
         } else {
@@ -118,8 +125,8 @@ impl Machine {
         })
     }
 
-    /// Runs the guest to its end or to the time limit; returns the exit status.
-    pub(super) fn run(self, time_limit: Option<Duration>) -> Result<u8> {
+    /// Runs the guest to its end or to the time limit.
+    pub(super) fn run(self, time_limit: Option<Duration>) -> Result<Outcome> {
         let Self {
             mut qemu,
             job,
@@ -141,14 +148,20 @@ impl Machine {
         let mut child = qemu.spawn().context("cannot start setpriv")?;
         // The command holds the write ends of the pipes, and the relays would wait for them.
         drop(qemu);
-        let mut killed = false;
+        let mut pulse = Pulse::new(job.path().join("pulse"));
+        let mut killed = None;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if !killed && time_limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            let is_over = time_limit.is_some_and(|limit| begin.elapsed() >= limit);
+            if killed.is_none() && (is_over || pulse.is_still()) {
                 child.kill()?;
-                killed = true;
+                killed = Some(if is_over {
+                    Outcome::OutOfTime
+                } else {
+                    Outcome::StoodStill
+                });
             }
             thread::sleep(CHECK_PERIOD);
         };
@@ -164,9 +177,46 @@ impl Machine {
                 let seconds = begin.elapsed().as_secs();
                 eprintln!("lab: the command did not end within {seconds} s; raise --time-limit");
             }
+            Outcome::StoodStill => {
+                let seconds = STILL_LIMIT.as_secs();
+                eprintln!("lab: the guest's kernel has stood still for {seconds} s");
+            }
             Outcome::Failed(why) => explain(&job, why, status),
         }
-        Ok(outcome.exit_status())
+        Ok(outcome)
+    }
+}
+
+/// The signs of life of a guest: lines of a file.
+struct Pulse {
+    path: PathBuf,
+    bytes: u64,
+    since: Instant,
+    looked: Instant,
+}
+
+impl Pulse {
+    fn new(path: PathBuf) -> Self {
+        let now = Instant::now();
+        Self {
+            path,
+            bytes: 0,
+            since: now,
+            looked: now,
+        }
+    }
+
+    /// True if the guest has given signs of life, and none for too long.
+    fn is_still(&mut self) -> bool {
+        if self.looked.elapsed() < PULSE_PERIOD {
+            return false;
+        }
+        self.looked = Instant::now();
+        let bytes = fs::metadata(&self.path).map_or(0, |it| it.len());
+        if bytes != self.bytes {
+            (self.bytes, self.since) = (bytes, self.looked);
+        }
+        self.bytes > 0 && self.since.elapsed() > STILL_LIMIT
     }
 }
 
@@ -182,16 +232,18 @@ fn explain(job: &Job, why: &str, status: ExitStatus) {
 }
 
 /// The outcome of a guest.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
     Ended(u8),
     OutOfTime,
+    /// Its kernel gave no sign of life any more.
+    StoodStill,
     Failed(String),
 }
 
 impl Outcome {
     /// From the guest's report, which counts even if QEMU was killed after it.
-    fn new(report: &str, killed: bool) -> Self {
+    fn new(report: &str, killed: Option<Self>) -> Self {
         let line = report.trim_end();
         if let Some(status) = line
             .strip_prefix("status ")
@@ -202,17 +254,14 @@ impl Outcome {
         if !line.is_empty() {
             return Self::Failed(line.to_owned());
         }
-        if killed {
-            return Self::OutOfTime;
-        }
-        Self::Failed("died without a report".to_owned())
+        killed.unwrap_or_else(|| Self::Failed("died without a report".to_owned()))
     }
 
-    fn exit_status(&self) -> u8 {
+    pub(super) fn exit_status(&self) -> u8 {
         match self {
             Self::Ended(status) => *status,
             Self::OutOfTime => OUT_OF_TIME,
-            Self::Failed(_) => FAILED,
+            Self::StoodStill | Self::Failed(_) => FAILED,
         }
     }
 }
@@ -262,6 +311,7 @@ fn machine_options(options: &Options, accel: Accel, terminal: bool) -> Vec<Strin
     words.extend(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
     words.extend(["-serial", "chardev:console"]);
     words.extend(["-device", "virtserialport,chardev=report,name=report"]);
+    words.extend(["-device", "virtserialport,chardev=pulse,name=pulse"]);
     if terminal {
         words.extend(["-chardev", "stdio,id=terminal,signal=off"]);
         words.extend(["-device", "virtconsole,chardev=terminal"]);
@@ -316,14 +366,37 @@ mod tests {
     #[test]
     fn every_outcome_has_its_exit_status() {
         let status = |report, killed| Outcome::new(report, killed).exit_status();
-        assert_eq!(status("status 0\n", false), 0);
-        assert_eq!(status("status 7\n", false), 7);
-        assert_eq!(status("status 137\n", true), 137);
-        assert_eq!(status("status 125\n", false), 125);
-        assert_eq!(status("", true), OUT_OF_TIME);
-        assert_eq!(status("", false), FAILED);
-        assert_eq!(status("status 999\n", false), FAILED);
-        assert_eq!(status("failed rdma link add\n", true), FAILED);
+        assert_eq!(status("status 0\n", None), 0);
+        assert_eq!(status("status 7\n", None), 7);
+        assert_eq!(status("status 137\n", Some(Outcome::OutOfTime)), 137);
+        assert_eq!(status("status 125\n", None), 125);
+        assert_eq!(status("", Some(Outcome::OutOfTime)), OUT_OF_TIME);
+        assert_eq!(status("", Some(Outcome::StoodStill)), FAILED);
+        assert_eq!(status("", None), FAILED);
+        assert_eq!(status("status 999\n", None), FAILED);
+        let killed = Some(Outcome::OutOfTime);
+        assert_eq!(status("failed rdma link add\n", killed), FAILED);
+    }
+
+    #[test]
+    fn a_guest_stands_still_once_its_signs_of_life_end() {
+        let name = format!("farcore-pulse-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut pulse = Pulse::new(path.clone());
+        let mut after = |seconds: u64| {
+            let before = |time: Instant| time.checked_sub(Duration::from_secs(seconds));
+            pulse.since = before(pulse.since).unwrap();
+            pulse.looked = before(pulse.looked).unwrap();
+            pulse.is_still()
+        };
+        // It boots.
+        assert!(!after(500));
+        fs::write(&path, "\n").unwrap();
+        assert!(!after(500) && !after(100));
+        fs::write(&path, "\n\n").unwrap();
+        assert!(!after(100) && !after(100));
+        assert!(after(100));
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -32,7 +32,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
 use self::cache::Cache;
-use self::machine::{Machine, Work};
+use self::machine::{Machine, Outcome, Work};
 
 /// The exit status if the lab itself fails.
 const FAILED: u8 = 125;
@@ -170,6 +170,8 @@ impl Options {
     }
 }
 
+/// Guests that run the suites one after the other, if the kernel of those before stood still.
+const GUESTS_MAX: u32 = 3;
 /// Time of the guest beside that of the sending: the boot, and the other tests of the suite.
 const BESIDE_SECONDS: u32 = 240;
 
@@ -247,7 +249,18 @@ fn attempt(lab: Lab) -> Result<u8> {
             features,
         } => {
             let command = suites::command(&only, &features)?;
-            boot(&cache, &options, Some(600), 2, Work::Relayed(command))
+            for guest in 1.. {
+                let work = Work::Relayed(command.clone());
+                let outcome = start(&cache, &options, Some(600), 2, work)?;
+                if outcome != Outcome::StoodStill || guest == GUESTS_MAX {
+                    return Ok(outcome.exit_status());
+                }
+                eprintln!(
+                    "lab: all suites begin again, in guest {} of {GUESTS_MAX}",
+                    guest + 1
+                );
+            }
+            unreachable!("the last guest returns")
         }
     }
 }
@@ -259,6 +272,17 @@ fn boot(
     devices: u8,
     work: Work,
 ) -> Result<u8> {
+    let outcome = start(cache, options, default_time_limit, devices, work)?;
+    Ok(outcome.exit_status())
+}
+
+fn start(
+    cache: &Cache,
+    options: &Options,
+    default_time_limit: Option<u32>,
+    devices: u8,
+    work: Work,
+) -> Result<Outcome> {
     let seconds = options.time_limit.or(default_time_limit);
     let time_limit = seconds.map(|seconds| Duration::from_secs(seconds.into()));
     // Held until the guest has ended, so that no other process removes the kernel.

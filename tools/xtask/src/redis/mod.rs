@@ -15,12 +15,14 @@
 //! memory     whether resident memory stays within what is printed, whatever clients do
 //! longest    how long a client waits beside each command at its longest
 //! speed      paired runs of redis-benchmark against several servers
+//! collections  paired runs on one hash, one set and one list of many elements
 //! ```
 //!
 //! Drivers in other languages, and what is selected, stand in `tools/xtask/redis`.
 
 mod ci;
 mod clients;
+mod collections;
 mod longest;
 mod memory;
 mod place;
@@ -32,6 +34,7 @@ mod server;
 mod setup;
 mod speed;
 mod tcl;
+mod touched;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -61,6 +64,8 @@ pub(crate) enum Redis {
     Longest(longest::Longest),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),
+    /// Compare the speed of servers with one hash, one set and one list of many elements.
+    Collections(collections::Collections),
 }
 
 pub(crate) fn perform(redis: Redis) -> Result<()> {
@@ -75,5 +80,6 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Memory(memory) => memory::perform(&place, &memory),
         Redis::Longest(longest) => longest::perform(&place, &longest),
         Redis::Speed(speed) => speed::perform(&place, &speed),
+        Redis::Collections(collections) => collections::perform(&place, &collections),
     }
 }

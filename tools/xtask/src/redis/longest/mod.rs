@@ -28,8 +28,7 @@ mod sender;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -45,12 +44,10 @@ use super::memory::words::Reply;
 use super::place::Place;
 use super::process::Process;
 use super::server::Server;
+use super::touched::await_touched;
 
 /// Memory of the server, in which a record of 1 MiB is one, and many clients have theirs.
 const FLAGS: &str = "--no-huge-pages --monitor --local 256MiB --far 2GiB --client-memory 256MiB";
-/// Within this time a server has touched its memory.
-const TOUCH_LIMIT: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub(crate) struct Longest {
@@ -98,24 +95,6 @@ fn loads_of(commands: &BTreeSet<String>) -> Result<Vec<Load>> {
     Ok(all)
 }
 
-/// Waits until the server has touched its memory: until then its writes wait for the system.
-fn await_touched(control: &mut Connection) -> Result<()> {
-    let start = Instant::now();
-    loop {
-        let info = control.text(&requests::words("INFO memory"))?;
-        let figure = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-        let touched = figure("memory_touched:").context("INFO has no memory_touched")?;
-        if figure("memory_to_touch:") == Some(touched) {
-            return Ok(());
-        }
-        ensure!(
-            start.elapsed() < TOUCH_LIMIT,
-            "the server has not touched its memory in {TOUCH_LIMIT:?}"
-        );
-        thread::sleep(PAUSE);
-    }
-}
-
 /// The names of the server's table.
 fn commands_of(control: &mut Connection) -> Result<BTreeSet<String>> {
     let Reply::Many(names) = control.call(&requests::words("COMMAND LIST"))? else {
@@ -132,7 +111,7 @@ fn commands_of(control: &mut Connection) -> Result<BTreeSet<String>> {
 fn run_all(server: &Server, longest: &Longest, core: usize) -> Result<Vec<Row>> {
     pin(core)?;
     let mut control = Connection::open(server)?;
-    await_touched(&mut control)?;
+    await_touched(|| control.text(&requests::words("INFO memory")))?;
     let commands = commands_of(&mut control)?;
     let loads = loads_of(&commands)?;
     let loads: Vec<Load> = loads

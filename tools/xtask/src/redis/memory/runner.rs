@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::super::touched::await_touched;
 use super::caller::Caller;
 use super::data::Data;
 use super::load::Load;
@@ -21,8 +22,6 @@ const SAMPLE: Duration = Duration::from_millis(50);
 const KILLED_BYTES: u64 = 4 << 30;
 /// Between the start of the well-behaved client and the measurement of memory at rest.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Within this time a server has touched its memory.
-const TOUCH_LIMIT: Duration = Duration::from_secs(60);
 /// Resident memory is back if it exceeds that at rest by less than this.
 const BACK_BYTES: u64 = 4 << 20;
 /// Within this time after the load.
@@ -38,7 +37,10 @@ fn store(scenario: &Scenario, served: &Served) -> Result<()> {
         bytes: LONG_BYTES,
     };
     // A server serves before it has touched all of its memory, which would count as growth.
-    await_touched(&mut caller)?;
+    await_touched(|| match caller.call(&[b"INFO", b"memory"])? {
+        Reply::Bytes(info) => Ok(String::from_utf8(info)?),
+        _ => bail!("INFO replies no text"),
+    })?;
     for data in std::iter::once(of_all).chain(scenario.data.iter().copied()) {
         data.store(&mut caller)
             .with_context(|| format!("cannot store {data:?}"))?;
@@ -107,26 +109,6 @@ fn watch(served: &mut Served, outcome: &mut Outcome, time: Duration) -> bool {
         thread::sleep(SAMPLE.min(time));
     }
     true
-}
-
-/// Waits until the server has touched its memory.
-fn await_touched(caller: &mut Caller) -> Result<()> {
-    let start = Instant::now();
-    loop {
-        let Reply::Bytes(info) = caller.call(&[b"INFO", b"memory"])? else {
-            bail!("INFO replies no text");
-        };
-        let info = String::from_utf8_lossy(&info);
-        let figure = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-        let touched = figure("memory_touched:").context("INFO has no memory_touched")?;
-        if figure("memory_to_touch:") == Some(touched) {
-            return Ok(());
-        }
-        if start.elapsed() > TOUCH_LIMIT {
-            bail!("the server has touched {touched} bytes of its memory in {TOUCH_LIMIT:?}");
-        }
-        thread::sleep(SAMPLE);
-    }
 }
 
 /// The least resident memory for a while: a long read takes some now and then.

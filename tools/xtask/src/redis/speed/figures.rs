@@ -11,24 +11,24 @@ const CONFIDENCE: f64 = 0.95;
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Sample {
-    pub(super) server: &'static str,
-    pub(super) test: &'static str,
-    pub(super) pipeline: u32,
-    pub(super) round: u32,
-    pub(super) requests_per_second: f64,
+pub(in crate::redis) struct Sample {
+    pub(in crate::redis) server: &'static str,
+    pub(in crate::redis) test: &'static str,
+    pub(in crate::redis) pipeline: u32,
+    pub(in crate::redis) round: u32,
+    pub(in crate::redis) requests_per_second: f64,
     /// The server's, all its threads.
-    pub(super) processor_ns_per_request: f64,
+    pub(in crate::redis) processor_ns_per_request: f64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(in crate::redis) struct Figures {
     samples: Vec<Sample>,
 }
 
 /// What is printed, and written as JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(in crate::redis) struct Report {
     medians: Vec<Median>,
     comparisons: Vec<Comparison>,
     samples: Vec<Sample>,
@@ -57,7 +57,7 @@ struct Comparison {
 }
 
 impl Figures {
-    pub(super) fn add(&mut self, sample: Sample) {
+    pub(in crate::redis) fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
     }
 
@@ -77,19 +77,18 @@ impl Figures {
     }
 
     /// Compares the server `first` with each other one.
-    pub(super) fn report(self, first: &'static str) -> Result<Report> {
+    pub(in crate::redis) fn report(self, first: &'static str) -> Result<Report> {
         let mut kinds = self.kinds();
         kinds.sort_by_key(|kind| (u32::MAX - kind.pipeline, kind.test != "set"));
         let medians = kinds.iter().map(|kind| {
             let samples = self.of(kind.server, kind);
+            let of = |of: fn(&&Sample) -> f64| median(samples.iter().map(of));
             Median {
                 server: kind.server,
                 test: kind.test,
                 pipeline: kind.pipeline,
-                requests_per_second: median(&samples, |sample| sample.requests_per_second),
-                processor_ns_per_request: median(&samples, |sample| {
-                    sample.processor_ns_per_request
-                }),
+                requests_per_second: of(|sample| sample.requests_per_second),
+                processor_ns_per_request: of(|sample| sample.processor_ns_per_request),
             }
         });
         let others = kinds.iter().filter(|kind| kind.server != first);
@@ -118,8 +117,9 @@ impl Figures {
     }
 }
 
-fn median(samples: &[&Sample], of: fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(|sample| of(sample)).collect();
+/// The median; not a number if there are no values.
+pub(in crate::redis) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.len() {
@@ -133,13 +133,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\n{:<10}{:<5}{:>9}{:>14}{:>22}",
+            "\n{:<10}{:<10}{:>9}{:>14}{:>22}",
             "server", "test", "pipeline", "requests/s", "processor ns/request"
         )?;
         for median in &self.medians {
             writeln!(
                 f,
-                "{:<10}{:<5}{:>9}{:>14.0}{:>22.0}",
+                "{:<10}{:<10}{:>9}{:>14.0}{:>22.0}",
                 median.server,
                 median.test,
                 median.pipeline,

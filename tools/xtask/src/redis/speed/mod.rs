@@ -6,8 +6,8 @@
 //! to round. The client is often the slower side, so the server's processor time for each request
 //! is measured beside the rate.
 
-mod figures;
-mod skewed;
+pub(super) mod figures;
+pub(super) mod skewed;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ use super::process::Process;
 use crate::lab::output_of;
 
 /// The client's core.
-const CLIENT_CORE: usize = 1;
+pub(super) const CLIENT_CORE: usize = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct Speed {
@@ -65,17 +65,28 @@ pub(crate) struct Speed {
 
 /// Servers that `setup` installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Foreign {
+pub(super) enum Foreign {
     Redis,
     Valkey,
 }
 
 /// A server and the command that starts it.
 #[derive(Debug)]
-struct Contender {
-    name: &'static str,
-    command: String,
-    cores: String,
+pub(super) struct Contender {
+    pub(super) name: &'static str,
+    pub(super) command: String,
+    pub(super) cores: String,
+}
+
+impl Contender {
+    /// Farcore's server on some cores.
+    pub(super) fn ours(command: &str, cores: &str) -> Self {
+        Self {
+            name: "farcore",
+            command: command.to_owned(),
+            cores: cores.to_owned(),
+        }
+    }
 }
 
 /// What the client does in one measurement.
@@ -87,7 +98,7 @@ struct Load {
 }
 
 impl Foreign {
-    fn contender(self, place: &Place) -> Result<Contender> {
+    pub(super) fn contender(self, place: &Place) -> Result<Contender> {
         let flags = "--port {port} --bind 127.0.0.1 --save '' --appendonly no --daemonize no";
         let (name, binary) = match self {
             Self::Redis => ("redis", "redis-server".to_owned()),
@@ -109,11 +120,8 @@ fn valkey(place: &Place) -> Result<String> {
 }
 
 pub(super) fn perform(place: &Place, speed: &Speed) -> Result<()> {
-    let ours = speed.server_cmd.as_ref().map(|command| Contender {
-        name: "farcore",
-        command: command.clone(),
-        cores: speed.server_cores.clone(),
-    });
+    let ours = speed.server_cmd.as_ref();
+    let ours = ours.map(|command| Contender::ours(command, &speed.server_cores));
     let mut contenders: Vec<Contender> = ours.into_iter().collect();
     for foreign in &speed.against {
         contenders.push(foreign.contender(place)?);
@@ -136,13 +144,13 @@ pub(super) fn perform(place: &Place, speed: &Speed) -> Result<()> {
     Ok(())
 }
 
-fn write_json(path: &Path, report: &figures::Report) -> Result<()> {
+pub(super) fn write_json(path: &Path, report: &figures::Report) -> Result<()> {
     std::fs::write(path, serde_json::to_string_pretty(report)?)
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The order of a round: each server is equally often first, and followed by each other one.
-fn order(round: u32, servers: usize) -> Vec<usize> {
+pub(super) fn order(round: u32, servers: usize) -> Vec<usize> {
     let first = round as usize % servers;
     let is_turned = round as usize / servers % 2 == 1;
     let turn = |step| if is_turned { servers - step } else { step };
@@ -232,7 +240,7 @@ fn drive(speed: &Speed, process: &Process, load: Load) -> Result<f64> {
 }
 
 /// The rate of the only test of `redis-benchmark --csv`.
-fn rate(csv: &str) -> Option<f64> {
+pub(super) fn rate(csv: &str) -> Option<f64> {
     let line = csv
         .lines()
         .find(|line| !line.starts_with("\"test\"") && line.starts_with('"'))?;

@@ -235,7 +235,10 @@ impl Connection {
 }
 
 /// Runs what a client does in a thread on one core.
-pub(super) fn on_core<T: Send>(core: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(in crate::redis) fn on_core<T: Send>(
+    core: usize,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             ensure!(
