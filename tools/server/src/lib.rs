@@ -17,6 +17,7 @@
 //! events/   events of keys; channels, subscriptions, monitors
 //! figures/  counters, `INFO`, slow commands
 //! types/    the kinds of values: their records and replies
+//! scripts.rs  scripts that a core knows, and interpreters; the language: `farcore-script`
 //! resp/     the Redis protocol: parse and write
 //! memory/   what clients hold, charged to them
 //! server/   start and end, the thread that accepts, upkeep
@@ -43,6 +44,11 @@ mod native;
 mod options;
 mod random;
 pub mod resp;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+mod scripts;
 mod server;
 mod serving;
 mod steps;
@@ -61,7 +67,7 @@ pub use self::limits::SECTION_NS;
 pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, NativeOptions, NativeOptionsError,
-    Options, TlsOptions,
+    Options, SCRIPT_TIME_LIMIT, TlsOptions,
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;

@@ -31,6 +31,7 @@ use crate::memory::CoreMemory;
 use crate::memory_trims::Trim;
 use crate::native::Native;
 use crate::resp::{Arguments, Limits};
+use crate::scripts::Scripts;
 use crate::tasks::event_sink::EventSink;
 use crate::tasks::running::Tasks;
 use crate::types::element::ElementKeys;
@@ -68,6 +69,7 @@ pub(crate) struct Serving {
     pub(crate) entries: Rc<Entries>,
     /// What `EXEC`s of its connections hold.
     pub(crate) sections: ExecSections,
+    pub(crate) scripts: Scripts,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -151,6 +153,7 @@ impl Serving {
             turn_bytes: Rc::default(),
             entries: Rc::default(),
             sections: ExecSections::default(),
+            scripts: Scripts::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             holds_removed: false,

@@ -37,7 +37,8 @@ use farcore_command::watch::WatchArgs;
 use farcore_command::{CoreList, parse_size};
 use farcore_rdma::Scheme;
 use farcore_server::{
-    BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, Server, TlsOptions, try_system_calls,
+    BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, SCRIPT_TIME_LIMIT, Server, TlsOptions,
+    try_system_calls,
 };
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -82,6 +83,14 @@ fn parse_keepalive(text: &str) -> Result<humantime::Duration, String> {
         ));
     }
     Ok(time)
+}
+
+fn parse_script_limit(text: &str) -> Result<humantime::Duration, String> {
+    let time: humantime::Duration = text.parse().map_err(|error| format!("{error}"))?;
+    let is_within = (Duration::from_millis(1)..=SCRIPT_TIME_LIMIT).contains(&Duration::from(time));
+    is_within
+        .then_some(time)
+        .ok_or_else(|| "must be 1ms to 5s: scripts hold their keys for 5s at most".to_owned())
 }
 
 /// What becomes of lost keys.
@@ -175,6 +184,9 @@ pub(crate) struct Arguments {
     /// those that do not read, or stop amid a command, are disconnected
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16MiB")]
     client_memory: u64,
+    /// Time after which a script ends that has written nothing, 1ms to 5s
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_script_limit)]
+    script_time_limit: humantime::Duration,
     #[command(flatten)]
     native: NativeArguments,
     /// Allow MONITOR, which shows the commands of all clients
@@ -323,6 +335,7 @@ impl Arguments {
             idle_timeout: self.idle_timeout.map(Into::into),
             tcp_keepalive: (!self.tcp_keepalive.is_zero()).then_some(self.tcp_keepalive.into()),
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
+            script_time_limit: self.script_time_limit.into(),
             evicts: self.evict,
             monitors: self.monitor,
             tls: self.tls_options(),

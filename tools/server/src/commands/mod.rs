@@ -10,6 +10,11 @@ mod all_keys;
 mod arguments;
 mod bits;
 mod call;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+mod called;
 mod channels;
 mod command;
 mod config;
@@ -35,6 +40,11 @@ mod monitor;
 mod object;
 mod random_key;
 mod renames;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+mod scripts;
 mod server;
 mod set_algebra;
 mod sets;
@@ -59,6 +69,7 @@ mod wanted;
 mod with_events;
 
 pub(crate) use self::call::Call;
+pub(crate) use self::called::{CalledKeys, called_by_script};
 pub(crate) use self::command::Command;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};

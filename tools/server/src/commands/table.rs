@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use super::call::Call;
 use super::command::{Command, NO_KEYS, Run, Subcommand};
 use super::flow::{Flow, Refusal};
+#[cfg(feature = "scripts")]
+use super::scripts;
 use super::{
     absent, access, all_keys, bits, channels, config, connection, element_draw, element_scan,
     expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
@@ -117,6 +119,10 @@ const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
 const PUBLISH: &str = "pubsub loading stale fast";
+#[cfg(feature = "scripts")]
+const EVALUATE: &str = "noscript stale skip_monitor no_mandatory_keys movablekeys";
+#[cfg(feature = "scripts")]
+const EVALUATE_READ: &str = "readonly noscript stale skip_monitor no_mandatory_keys movablekeys";
 const TRANSACTION: &str = "noscript loading stale fast";
 
 /// All commands, by name.
@@ -168,6 +174,14 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("delifeq", 3, ONE, CHANGE, strings::delifeq),
     command("discard", 1, NONE, TRANSACTION, transactions::discard),
     command("echo", 2, NONE, INFO, connection::echo),
+    #[cfg(feature = "scripts")]
+    command("eval", -3, NONE, EVALUATE, scripts::eval),
+    #[cfg(feature = "scripts")]
+    command("eval_ro", -3, NONE, EVALUATE_READ, scripts::eval_ro),
+    #[cfg(feature = "scripts")]
+    command("evalsha", -3, NONE, EVALUATE, scripts::evalsha),
+    #[cfg(feature = "scripts")]
+    command("evalsha_ro", -3, NONE, EVALUATE_READ, scripts::evalsha_ro),
     command(
         "exec",
         1,
@@ -273,6 +287,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("save", 1, NONE, "admin noscript", absent::save),
     command("scan", -2, NONE, SLOW_READ, keys::scan),
     command("scard", 2, ONE, READ, sets::scard),
+    #[cfg(feature = "scripts")]
+    container("script", "noscript", scripts::SCRIPT),
     command("sdiff", -2, ALL, SLOW_READ, set_algebra::sdiff),
     command("sdiffstore", -3, ALL, SLOW_WRITE, set_algebra::sdiffstore),
     command("select", 2, NONE, INFO, connection::select),

@@ -9,7 +9,7 @@ use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::arguments::is_option;
-use super::{Call, Command, Flow, Refusal, find, subcommand};
+use super::{Call, Command, Flow, Refusal, find, scripts, subcommand};
 use crate::cores::shared::Shared;
 use crate::events::key_events::KeyEvent;
 use crate::exec::plan::Plan;
@@ -285,11 +285,23 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
 /// Notes which shards a queued command may touch.
 fn note_reach(call: &mut Call<'_>, command: &Command) {
     let (arguments, input, core) = (call.arguments, call.input, &*call.core);
+    let is_one_shard = call.serving.shared.cores.len() == 1;
     let Some(queue) = call.connection.queue_mut() else {
         return;
     };
     let reach = &mut queue.reach;
-    if !command.has_keys() {
+    let keys = scripts::key_places(command, arguments.len(), |place| {
+        arguments.get(place, input).to_vec()
+    });
+    if let Some(places) = keys {
+        for place in places {
+            steps::count(1);
+            reach.add(core.shard_of(stored_key(arguments.get(place, input))));
+        }
+        if is_one_shard {
+            reach.add(0);
+        }
+    } else if !command.has_keys() {
         if !WITHOUT_SHARD.contains(&command.name) {
             reach.add_all();
         }
@@ -422,6 +434,46 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         });
         core
     }))
+}
+
+impl Call<'_> {
+    /// Replays one command under the sections of its shards.
+    pub(super) fn run_alone(&mut self, queue: Queue, near: Vec<Vec<u8>>) -> Flow {
+        if queue.reach.is_empty() {
+            let outer = self.connection.transaction.take();
+            self.connection.replay(queue);
+            if let Some(transaction) = &mut self.connection.transaction {
+                transaction.outer = outer;
+            }
+            let _ = (self.serving).execute(self.core, self.number, self.connection);
+            return Flow::Done;
+        }
+        let (slot, reach) = (ReplaySlot::default(), queue.reach);
+        let phase = Phase::Committing(queue, Rc::clone(&slot));
+        let outer = self.connection.transaction.take();
+        self.connection.transaction = Some(Box::new(ClientTransaction {
+            phase,
+            outer,
+            ..ClientTransaction::default()
+        }));
+        let shared = Arc::clone(&self.serving.shared);
+        self.task(move |core, output, protocol| async move {
+            let entry = output.entry(&core).await;
+            let entered = before_replay(&core, &Watched::new(), (reach, &near), &shared).await;
+            drop(entry);
+            match entered {
+                Outcome::Replay(under) => *slot.borrow_mut() = under,
+                Outcome::Failed(error) => output.fail(protocol, &error),
+                Outcome::Committed(..) | Outcome::Conflict => {}
+            }
+            core
+        })
+    }
+}
+
+/// True if a command without keys touches no shard.
+pub(super) fn touches_no_shard(command: &Command) -> bool {
+    WITHOUT_SHARD.contains(&command.name)
 }
 
 /// The requests that queued commands make; `None` if they cannot be carried out at once.

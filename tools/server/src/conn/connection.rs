@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Instant;
 
 use farcore::{Answer, Error, Operation};
+use farcore_script::Script;
 
 use crate::conn::discarding::Discarding;
 use crate::conn::guesses::Guesses;
@@ -16,11 +18,14 @@ use crate::conn::joined_reply::JoinedReply;
 use crate::conn::kept_keys::KeptKeys;
 use crate::conn::keys_under_way::KeysUnderWay;
 use crate::conn::output::Output;
+pub(crate) use crate::conn::reply_mode::ReplyMode;
 use crate::conn::sockets::Interest;
 use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
 use crate::conn::unauthenticated::Stay;
-use crate::exec::transaction::ClientTransaction;
+use crate::cores::answers::CoreAnswers;
+use crate::exec::script_run::ScriptRun;
+use crate::exec::transaction::{ClientTransaction, Reach};
 use crate::limits::LARGE_BYTES;
 use crate::limits::SPARE_BYTES_MAX;
 use crate::long::input::LongInput;
@@ -77,18 +82,6 @@ pub(crate) enum Pending {
     Ready(Vec<u8>),
 }
 
-/// What becomes of replies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum ReplyMode {
-    /// They are sent.
-    #[default]
-    On,
-    /// None is.
-    Off,
-    /// The next one is not.
-    Skip,
-}
-
 /// What a client has told about itself.
 #[derive(Debug, Default)]
 pub(crate) struct ClientNames {
@@ -103,6 +96,9 @@ impl ClientNames {
         self.name.capacity() + self.library.capacity() + self.library_version.capacity()
     }
 }
+
+/// A question for a script, and which of the core's scripts it belongs to.
+pub(crate) type ScriptLookup = (u64, CoreAnswers<Option<Arc<Script>>>);
 
 /// One client's connection.
 #[derive(Debug)]
@@ -173,6 +169,12 @@ pub(crate) struct Connection {
     pub(crate) outstanding: u32,
     /// What it keeps from `WATCH` or `MULTI` on.
     pub(crate) transaction: Option<Box<ClientTransaction>>,
+    /// The shards of the commands that are replayed.
+    pub(crate) replayed: Reach,
+    /// The script that runs for it.
+    pub(crate) script: Option<Box<ScriptRun>>,
+    /// A question for a script that is under way.
+    pub(crate) script_lookup: Option<Box<ScriptLookup>>,
     /// Channels that it has subscribed to.
     pub(crate) subscribed: Option<Box<Subscribed>>,
     /// A command with several steps runs, or waits: nothing else is parsed.
@@ -251,6 +253,9 @@ impl Connection {
             share_bytes: SHARE_BYTES_MAX,
             outstanding: 0,
             transaction: None,
+            replayed: Reach::default(),
+            script: None,
+            script_lookup: None,
             subscribed: None,
             is_blocked: false,
             parked: None,
@@ -654,6 +659,7 @@ impl Connection {
                 .map_or(0, |partial| partial.held_bytes())
             + self.output.held_bytes()
             + self.queued_bytes()
+            + self.script.as_ref().map_or(0, |run| run.held_bytes())
             + self.subscription_bytes()
             + self.parked.as_ref().map_or(0, |parked| parked.held_bytes())
             + self.pending.capacity() * size_of::<Pending>()
@@ -719,6 +725,8 @@ impl Connection {
         self.pending = VecDeque::new();
         self.early_bytes = 0;
         self.left = 0;
+        self.script = None;
+        self.script_lookup = None;
         self.transaction = None;
     }
 }

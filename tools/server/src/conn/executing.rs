@@ -2,7 +2,7 @@
 
 use crate::conn::connection::{Connection, ReplyMode};
 use crate::conn::output::Output;
-use crate::exec::transaction::{Phase, Queue};
+use crate::exec::transaction::{Phase, Queue, Reach};
 
 impl Connection {
     /// True between `MULTI` and `EXEC`.
@@ -50,6 +50,11 @@ impl Connection {
         })
     }
 
+    /// The shards of the commands that are replayed.
+    pub(crate) fn replayed_reach(&self) -> Option<Reach> {
+        self.is_executing().then_some(self.replayed)
+    }
+
     /// True if no queued command is left to begin that may write.
     pub(crate) fn has_replayed_writes(&self) -> bool {
         match self
@@ -73,8 +78,18 @@ impl Connection {
     pub(crate) fn orphan(&mut self) {
         self.is_orphan = true;
         self.is_closing = false;
-        self.reply_mode = ReplyMode::Off;
-        self.output = Output::default();
+        match &mut self.script {
+            Some(run) => {
+                (run.mode, run.output) = (ReplyMode::Off, Output::default());
+                if !run.has_written {
+                    run.end = Some("ERR the client is gone".to_owned());
+                }
+            }
+            None => {
+                self.reply_mode = ReplyMode::Off;
+                self.output = Output::default();
+            }
+        }
         self.tls = None;
         self.input = Vec::new();
         (self.parsed, self.needed, self.partial) = (0, 0, None);
@@ -84,7 +99,10 @@ impl Connection {
     /// Has queued commands replayed, and begins their reply.
     pub(crate) fn replay(&mut self, queue: Queue) {
         let count = queue.commands;
-        self.reply(|writer| writer.array(count));
+        if !queue.is_alone {
+            self.reply(|writer| writer.array(count));
+        }
+        self.replayed = queue.reach;
         let transaction = self.transaction.get_or_insert_default();
         transaction.phase = Phase::Replaying(queue, 0);
     }

@@ -39,6 +39,17 @@ impl<T> CoreAnswers<T> {
         Answers(Arc::clone(&self.answers))
     }
 
+    /// The answer of one core: `None` if it may come, `Some(None)` if it does not.
+    pub(crate) fn take_one(&self) -> Option<Option<T>> {
+        let may_come = Arc::strong_count(&self.answers) > 1;
+        // ORDERING: as in `wait`.
+        fence(Ordering::Acquire);
+        match self.answers.pop() {
+            Some(answer) => Some(Some(answer)),
+            None => (!may_come).then_some(None),
+        }
+    }
+
     /// Waits for all of them, but not for those of cores that have ended.
     pub(crate) async fn wait(self, core: &Core) -> Vec<T> {
         let mut all = Vec::with_capacity(self.cores);

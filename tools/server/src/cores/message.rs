@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use farcore_rdma::PeerArrival;
+use farcore_script::Script;
 
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::cores::answers::Answers;
@@ -24,6 +25,14 @@ pub(crate) struct Arrival {
     pub(crate) is_encrypted: bool,
     /// There was no place for it: one that has not authenticated makes room.
     pub(crate) is_above_limit: bool,
+}
+
+/// What became of scripts that were to end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KilledScripts {
+    pub(crate) killed: usize,
+    /// They have written.
+    pub(crate) unkillable: usize,
 }
 
 /// What another thread sends to a core.
@@ -58,6 +67,8 @@ pub(crate) enum Message {
         place: usize,
         served: Vec<Served>,
     },
+    /// Keep a script, whose owner the core is.
+    KeepScript(Arc<Script>),
     /// What a command wants to know or to change of every core.
     Question(Question),
 }
@@ -110,6 +121,17 @@ pub(crate) enum Question {
         filter: Arc<ClientFilter>,
         answers: Answers<ClientPage<usize>>,
     },
+    /// The script of a digest, if the core owns it?
+    FindScript(String, Answers<Option<Arc<Script>>>),
+    /// Which of some scripts does the core own?
+    HaveScripts {
+        wanted: Arc<Vec<String>>,
+        answers: Answers<Vec<bool>>,
+    },
+    /// Forget all scripts.
+    ForgetScripts(Answers<()>),
+    /// End the scripts that run.
+    KillScripts(Answers<KilledScripts>),
     /// End the wait of a client if it is among those from a number on. Was it there?
     UnblockClient {
         start: usize,

@@ -2,5 +2,10 @@
 //! the sections that it holds while it is replayed. What a core does for them stands in `turn/`.
 
 pub(crate) mod plan;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+pub(crate) mod script_run;
 pub(crate) mod sections;
 pub(crate) mod transaction;

@@ -49,6 +49,8 @@ pub(crate) struct ClientTransaction {
     pub(crate) ready: ReadyKeys,
     /// What is parsed of the command that is replayed next.
     pub(crate) parsing: Option<Parsing>,
+    /// What the connection has watched before, if this is a script alone.
+    pub(crate) outer: Option<Box<ClientTransaction>>,
 }
 
 /// What is parsed of a queued command.
@@ -110,6 +112,8 @@ pub(crate) struct Queue {
     pub(crate) is_aborted: bool,
     /// A command may make data grow.
     pub(crate) needs_memory: bool,
+    /// It is one command, which replies for itself.
+    pub(crate) is_alone: bool,
     /// The shards that the commands may touch.
     pub(crate) reach: Reach,
     /// Of the command that is being added: where it begins, its next argument, and the bytes of
@@ -129,6 +133,11 @@ pub(crate) struct Reach {
 impl Reach {
     pub(crate) fn add(&mut self, shard: usize) {
         self.shards[shard / 64 % 4] |= 1 << (shard % 64);
+    }
+
+    /// True if they may touch a shard.
+    pub(crate) fn has(&self, shard: usize) -> bool {
+        self.is_everywhere || self.shards[shard / 64 % 4] >> (shard % 64) & 1 != 0
     }
 
     pub(crate) fn add_all(&mut self) {

@@ -86,6 +86,10 @@ pub(crate) struct CoreCounters {
     pub(crate) pauses: Figure,
     /// Steps of the longest turn (`steps`), since they were reset.
     pub(crate) longest_turn_steps: Figure,
+    /// Scripts that the core owns, bytes of those that it knows, and of interpreters without one.
+    pub(crate) cached_scripts: Figure,
+    pub(crate) script_bytes: Figure,
+    pub(crate) interpreter_bytes: Figure,
     /// Bytes of connections and their buffers.
     pub(crate) connection_bytes: Figure,
     /// Those of native connections.
@@ -117,6 +121,9 @@ impl Default for CoreCounters {
             delayed_authentications: Figure::default(),
             pauses: Figure::default(),
             longest_turn_steps: Figure::default(),
+            cached_scripts: Figure::default(),
+            script_bytes: Figure::default(),
+            interpreter_bytes: Figure::default(),
             connection_bytes: Figure::default(),
             native: NativeCounters::default(),
             calls: (0..COMMANDS_MAX).map(|_| CallCounters::default()).collect(),

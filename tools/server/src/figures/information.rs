@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::cores::shared::Shared;
+use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
 use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures};
 
@@ -24,6 +25,14 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("latency-monitor-threshold", "0".to_owned()),
+        (
+            "busy-reply-threshold",
+            options.script_time_limit.as_millis().to_string(),
+        ),
+        (
+            "lua-time-limit",
+            options.script_time_limit.as_millis().to_string(),
+        ),
         ("maxclients", options.clients_max.to_string()),
         ("maxmemory", cap.to_string()),
         ("maxmemory-policy", policy(shared).to_owned()),
@@ -245,6 +254,34 @@ fn clients(gathered: &Gathering<'_>, text: &mut String) {
     );
 }
 
+/// What scripts take, by the names of Redis.
+fn scripts(shared: &Shared, text: &mut String) {
+    let sum = |figure: fn(&CoreCounters) -> u64| shared.counters.iter().map(figure).sum::<u64>();
+    let interpreters = sum(|core| core.interpreter_bytes.get());
+    let cached = sum(|core| core.script_bytes.get());
+    line(
+        text,
+        "number_of_cached_scripts",
+        sum(|core| core.cached_scripts.get()),
+    );
+    line(text, "number_of_functions", 0);
+    line(text, "number_of_libraries", 0);
+    for (name, bytes) in [
+        ("used_memory_lua", interpreters),
+        ("used_memory_vm_eval", interpreters),
+        ("used_memory_scripts_eval", cached),
+        ("used_memory_vm_functions", 0),
+        ("used_memory_vm_total", interpreters),
+        ("used_memory_functions", 0),
+        ("used_memory_scripts", cached),
+    ] {
+        line(text, name, bytes);
+    }
+    line(text, "used_memory_lua_human", human(interpreters));
+    line(text, "used_memory_vm_total_human", human(interpreters));
+    line(text, "used_memory_scripts_human", human(cached));
+}
+
 fn memory(gathered: &Gathering<'_>, text: &mut String) {
     let figures = MemoryFigures::of(gathered.shared);
     for (name, bytes) in [
@@ -258,6 +295,7 @@ fn memory(gathered: &Gathering<'_>, text: &mut String) {
         line(text, &format!("{name}_human"), human(bytes));
     }
     line(text, "maxmemory_policy", policy(gathered.shared));
+    scripts(gathered.shared, text);
     line(text, "index_memory", figures.index_bytes);
     line(text, "mem_clients_normal", figures.client_bytes);
     let clients = &gathered.shared.client_memory;

@@ -23,6 +23,9 @@ pub const AUTHENTICATION_LIMIT: Duration = Duration::from_secs(10);
 /// Connections that the system keeps until they are accepted, by default.
 pub const BACKLOG: u32 = 4096;
 
+/// Time after which a script ends that has written nothing, by default; as Redis answers `BUSY`.
+pub const SCRIPT_TIME_LIMIT: Duration = Duration::from_secs(5);
+
 /// Time after which the system asks whether a client's host is still there, by default; as Redis.
 pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(300);
 
@@ -61,6 +64,9 @@ pub struct Options {
     /// What all clients may have the server hold, in bytes; above it, those that do not read are
     /// disconnected. Default 16 MiB.
     pub client_bytes: usize,
+    /// Time after which a script ends that has written nothing. Default 5 s, which is also how long
+    /// one may hold its keys.
+    pub script_time_limit: Duration,
     /// When the engine is full, keys are evicted.
     pub evicts: bool,
     /// Clients may see the commands of all others, with `MONITOR`.
@@ -84,6 +90,7 @@ impl Options {
             idle_timeout: None,
             tcp_keepalive: Some(TCP_KEEPALIVE),
             client_bytes: CLIENT_BYTES,
+            script_time_limit: SCRIPT_TIME_LIMIT,
             evicts: false,
             monitors: false,
             tls: None,

@@ -37,6 +37,7 @@ impl Serving {
                 stream.cut();
             }
             self.end_transaction(number, &mut connection);
+            self.scripts.running.retain(|running| *running != number);
             connection.drop_buffers();
             self.end_stay(&mut connection);
             self.forget_delay(number, &mut connection);

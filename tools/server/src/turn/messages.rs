@@ -52,6 +52,10 @@ impl Serving {
                 place,
                 served,
             } => self.wake((waiter, awaited), (&key, place), served),
+            Message::KeepScript(script) => {
+                self.scripts.own(&script);
+                self.note_scripts();
+            }
             Message::Question(question) => self.answer(question),
         }
     }
@@ -106,6 +110,19 @@ impl Serving {
                 filter,
                 answers,
             } => answers.put(self.kill_clients(start, &filter)),
+            Question::FindScript(sha, answers) => {
+                answers.put(self.scripts.find(&sha).cloned());
+            }
+            Question::HaveScripts { wanted, answers } => {
+                let has = |sha: &String| self.scripts.find(sha).is_some();
+                answers.put(wanted.iter().map(has).collect());
+            }
+            Question::ForgetScripts(answers) => {
+                self.scripts.forget();
+                self.note_scripts();
+                answers.put(());
+            }
+            Question::KillScripts(answers) => answers.put(self.kill_scripts()),
             Question::UnblockClient {
                 start,
                 client,

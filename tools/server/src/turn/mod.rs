@@ -20,6 +20,11 @@ pub(crate) mod password_delays;
 pub(crate) mod receiving;
 pub(crate) mod removal_turns;
 pub(crate) mod replaying;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+pub(crate) mod scripting;
 pub(crate) mod section_turns;
 pub(crate) mod sending;
 pub(crate) mod subscribing;

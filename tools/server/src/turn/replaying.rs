@@ -16,6 +16,15 @@ use crate::steps;
 /// Queued commands that are run in a turn, at least, or pieces of one that are parsed.
 const PIECES_A_TURN: usize = 16;
 
+/// Why a queue goes on later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop {
+    /// A value goes to a task.
+    pub(crate) must_wait: bool,
+    /// The turn has counted enough.
+    pub(crate) is_over: bool,
+}
+
 /// What a piece of a parse of the queue has found.
 enum Queued {
     /// A command, and where it ends; or where a long argument begins, of this many bytes and
@@ -85,6 +94,7 @@ impl Serving {
         for (awaited, key) in transaction.iter().flat_map(|one| one.ready.take()) {
             self.shared.wake_waiter(awaited, &key, &[]);
         }
+        connection.transaction = transaction.and_then(|one| one.outer);
     }
 
     /// Parses some of the command at a place of a queue, unless it is parsed already.
@@ -155,15 +165,49 @@ impl Serving {
             .as_mut()
             .and_then(|one| one.parsing.take());
         let mut parsing = parsing.unwrap_or_default();
+        let places = (&queue, &mut at, &mut parsing);
+        let Stop { must_wait, is_over } =
+            self.replay_queue(core, (number, holds, false), connection, places);
+        // Messages of channels must not come between the replies.
+        let is_run =
+            at == queue.bytes.len() && !connection.is_blocked && connection.script.is_none();
+        let is_done = is_run && connection.pending.is_empty();
+        if must_wait || is_over || (is_run && !is_done) {
+            self.list(number, connection);
+        }
+        if let Some(transaction) = &mut connection.transaction {
+            transaction.phase = Phase::Replaying(queue, at);
+            let has_begun = parsing.window > 0 || parsing.takes_whole;
+            transaction.parsing = has_begun.then_some(parsing);
+        }
+        is_done
+    }
+
+    /// Runs commands of a queue from a place on, as far as they may run now: those of a
+    /// transaction, or the one that a script has called.
+    pub(crate) fn replay_queue(
+        &mut self,
+        core: &mut Core,
+        (number, holds, is_called): (usize, bool, bool),
+        connection: &mut Connection,
+        (queue, at, parsing): (&Queue, &mut usize, &mut Parsing),
+    ) -> Stop {
         let (mut must_wait, mut is_over, mut pieces) = (false, false, 0);
         loop {
-            at += self.take_following(number, connection, &queue.bytes[at..]);
+            if !is_called
+                && connection.script.is_some()
+                && !self.script_goes_on(core, (number, holds), connection)
+            {
+                break;
+            }
+            *at += self.take_following(number, connection, &queue.bytes[*at..]);
             must_wait |= connection.stream.is_some() || connection.left > 0;
-            if at == queue.bytes.len() || must_wait {
+            if *at == queue.bytes.len() || must_wait {
                 break;
             }
             // Others would wait for its client. It does not wait itself while there is memory.
-            let runs_ahead = holds && connection.outstanding == 0 && !self.is_short();
+            let is_free = is_called || holds && !self.is_short();
+            let runs_ahead = is_free && connection.outstanding == 0;
             if !connection.may_execute(runs_ahead) || connection.is_gone {
                 break;
             }
@@ -173,7 +217,7 @@ impl Serving {
                 break;
             }
             pieces += 1;
-            let (next, long) = match self.parse_queued(&queue, at, &mut parsing) {
+            let (next, long) = match self.parse_queued(queue, *at, parsing) {
                 Some(Queued::Command { next, long }) => (next, long),
                 Some(Queued::Part) => continue,
                 None => break,
@@ -184,7 +228,7 @@ impl Serving {
                 connection: &mut *connection,
                 number,
                 arguments: &parsing.arguments,
-                input: &queue.bytes[at..],
+                input: &queue.bytes[*at..],
                 writes: false,
                 plan: None,
             };
@@ -199,22 +243,11 @@ impl Serving {
             }
             steps::count(1);
             parsing.end();
-            at = next;
+            *at = next;
             if let Some((bytes, left)) = long {
                 connection.begin_value(bytes, left);
             }
         }
-        // Messages of channels must not come between the replies.
-        let is_run = at == queue.bytes.len() && !connection.is_blocked;
-        let is_done = is_run && connection.pending.is_empty();
-        if must_wait || is_over || (is_run && !is_done) {
-            self.list(number, connection);
-        }
-        if let Some(transaction) = &mut connection.transaction {
-            transaction.phase = Phase::Replaying(queue, at);
-            let has_begun = parsing.window > 0 || parsing.takes_whole;
-            transaction.parsing = has_begun.then_some(parsing);
-        }
-        is_done
+        Stop { must_wait, is_over }
     }
 }

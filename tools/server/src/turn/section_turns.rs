@@ -58,6 +58,10 @@ impl Serving {
         let Some(Some(connection)) = self.connections.get(number) else {
             return self.sections.end(number);
         };
+        if connection.script.is_some() {
+            // Its time is limited, and its client is sent nothing before it ends.
+            return;
+        }
         let is_ahead = !connection.is_blocked && connection.is_ahead();
         let is_idle = connection.outstanding == 0;
         let share_bytes = share_of(self.memory.server().free()).min(OUTPUT_BYTES_MAX);

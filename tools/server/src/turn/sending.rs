@@ -88,6 +88,13 @@ impl Serving {
     }
 
     fn send_one(&mut self, number: usize, connection: &mut Connection) -> bool {
+        if connection.script.is_some() {
+            // What is there are replies to the script.
+            if !connection.is_blocked {
+                self.list(number, connection);
+            }
+            return false;
+        }
         let is_waiting = !connection.pending.is_empty() || connection.is_executing();
         let is_early = is_waiting
             && connection.waiting_bytes() < OUTPUT_BYTES_EAGER

@@ -8,6 +8,7 @@ use std::task::Poll;
 use farcore::Core;
 
 use crate::conn::connection::{Connection, share_of};
+use crate::conn::output::Output;
 use crate::long::input::LongInput;
 use crate::serving::Serving;
 use crate::steps;
@@ -132,7 +133,21 @@ impl Serving {
         begins: bool,
     ) -> Option<(usize, usize)> {
         let mut share_bytes = share_of(self.memory.server().free());
-        if self.sections.holds(number) && !self.is_short() {
+        if let Some(Some(connection)) = self.connections.get_mut(number)
+            && let Some(run) = &mut connection.script
+        {
+            share_bytes = ALL_SHARES;
+            let made = connection.output.waiting_bytes() + bytes.len();
+            if made > run.reply_bytes_max {
+                run.is_reply_lost = true;
+                connection.output = Output::default();
+                *bytes = Vec::new();
+            }
+            if run.is_reply_lost {
+                bytes.clear();
+            }
+        }
+        if share_bytes < ALL_SHARES && self.sections.holds(number) && !self.is_short() {
             // Others would wait for its client.
             share_bytes = ALL_SHARES;
         }

@@ -1,0 +1,62 @@
+//! What an interpreter and its caller tell each other.
+
+use std::sync::Arc;
+
+use crate::script::Script;
+
+/// A script to run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The script.
+    pub script: Arc<Script>,
+    /// Its keys.
+    pub keys: Vec<Vec<u8>>,
+    /// Its other arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// The client speaks RESP3.
+    pub is_resp3: bool,
+    /// Bytes that the state of Lua may take.
+    pub memory_bytes: usize,
+    /// Work of a slice, in instructions about.
+    pub slice: usize,
+    /// It is compiled, and not run.
+    pub only_compiles: bool,
+}
+
+/// How an interpreter goes on.
+#[derive(Debug)]
+pub enum Step {
+    /// With a script: it was idle.
+    Run(Box<Job>),
+    /// With the reply of the command that it called.
+    Reply(Vec<u8>),
+    /// With its next slice.
+    GoOn,
+    /// With the end of the script, for this reason, which is the text of an error.
+    End(String),
+}
+
+/// Why an interpreter came back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It waits for a script.
+    Idle,
+    /// The script calls a command, whose reply is to be of RESP3 or not.
+    Call {
+        /// The command's name and arguments.
+        words: Vec<Vec<u8>>,
+        /// The reply is of RESP3.
+        is_resp3: bool,
+    },
+    /// The script logs a text, from the least level 0 to 3. It goes on with `GoOn`.
+    Log(i64, Vec<u8>),
+    /// A slice is over.
+    Slice,
+    /// The script has ended.
+    Ended {
+        /// What the client reads.
+        reply: Vec<u8>,
+        /// The script was compiled: it is no more than text if not.
+        is_compiled: bool,
+    },
+}

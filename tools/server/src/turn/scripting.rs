@@ -1,0 +1,332 @@
+//! How a script goes on over turns: its interpreter runs until it calls a command, which is run as
+//! a queued one is, under the sections of its transaction; its reply goes back to the interpreter.
+//!
+//! - I1: a script runs in slices, and waits for its commands while the core serves others.
+//! - I2: one that takes too long ends: others wait for its sections.
+
+use std::time::Duration;
+
+use farcore::Core;
+use farcore_script::{Event, Step};
+
+use crate::commands::{self, CalledKeys};
+use crate::conn::connection::{Connection, ReplyMode};
+use crate::cores::message::{KilledScripts, Message};
+use crate::exec::script_run::{Called, Next, ScriptRun};
+use crate::exec::transaction::Added;
+use crate::limits::SECTION_NS;
+use crate::memory_limit::OUT_OF_MEMORY;
+use crate::resp::Protocol;
+use crate::scripts::owner_of;
+use crate::serving::Serving;
+use crate::steps;
+use crate::words::stored_key;
+
+/// Why a script ends that was killed; as Redis.
+const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
+/// A script that has run for less is not what `SCRIPT KILL` means.
+const KILLED_FROM: Duration = Duration::from_millis(50);
+
+impl Serving {
+    /// Has scripts go on whose commands are answered. Cost while none runs: a branch.
+    #[inline]
+    pub(crate) fn scripts_turn(&mut self, core: &mut Core) {
+        for place in 0..self.scripts.running.len() {
+            if let Some(&number) = self.scripts.running.get(place) {
+                self.run_transaction(core, number);
+            }
+        }
+    }
+
+    /// Goes on with the script of a connection. True once it has ended, and is replied to.
+    pub(crate) fn script_goes_on(
+        &mut self,
+        core: &mut Core,
+        (number, holds): (usize, bool),
+        connection: &mut Connection,
+    ) -> bool {
+        loop {
+            let Some(run) = &mut connection.script else {
+                return true;
+            };
+            let step = match run.next.take() {
+                Some(Next::Command(called)) => {
+                    let called = match self.run_called(core, (number, holds), connection, called) {
+                        Ok(reply) => Step::Reply(reply),
+                        Err(called) => {
+                            if let Some(run) = &mut connection.script {
+                                run.next = Some(Next::Command(called));
+                            }
+                            return false;
+                        }
+                    };
+                    steps::count(1);
+                    called
+                }
+                Some(Next::Step(step)) => step,
+                None => Step::GoOn,
+            };
+            let Some(run) = &mut connection.script else {
+                return true;
+            };
+            let step = match self.end_of(run) {
+                Some(reason) if !matches!(step, Step::Run(_)) => Step::End(reason),
+                _ => step,
+            };
+            let Some(interpreter) = &mut run.interpreter else {
+                return true;
+            };
+            let next = match interpreter.resume(step) {
+                Event::Call { words, is_resp3 } => {
+                    connection.protocol = if is_resp3 {
+                        Protocol::Resp3
+                    } else {
+                        Protocol::Resp2
+                    };
+                    self.called(core, run, &words)
+                }
+                Event::Log(level, text) => {
+                    log(level, &text);
+                    Next::Step(Step::GoOn)
+                }
+                Event::Slice => {
+                    run.next = Some(Next::Step(Step::GoOn));
+                    self.list(number, connection);
+                    return false;
+                }
+                Event::Ended { reply, is_compiled } => {
+                    self.end_script(number, connection, &reply, is_compiled);
+                    return true;
+                }
+                Event::Idle => {
+                    self.end_script(number, connection, b"-ERR the script is gone\r\n", false);
+                    return true;
+                }
+            };
+            run.next = Some(next);
+            if steps::is_slice_over() {
+                self.list(number, connection);
+                return false;
+            }
+        }
+    }
+
+    /// Why a script is to end now.
+    fn end_of(&self, run: &ScriptRun) -> Option<String> {
+        if let Some(reason) = &run.end {
+            return Some(reason.clone());
+        }
+        let (age, limit) = (run.age(), self.shared.options.script_time_limit);
+        if age > limit && !run.has_written {
+            let limit = limit.as_millis();
+            return Some(format!(
+                "ERR The script was ended: it ran longer than {limit} ms, see --script-time-limit."
+            ));
+        }
+        let sections = Duration::from_nanos(SECTION_NS);
+        (age > sections).then(|| {
+            let limit = sections.as_millis();
+            format!("ERR The script was ended: it has held its keys for {limit} ms. What it wrote stays.")
+        })
+    }
+
+    /// Runs a command that a script has called as far as it can go on now: its reply, if it has.
+    fn run_called(
+        &mut self,
+        core: &mut Core,
+        (number, holds): (usize, bool),
+        connection: &mut Connection,
+        mut called: Box<Called>,
+    ) -> Result<Vec<u8>, Box<Called>> {
+        let Called { queue, at, parsing } = &mut *called;
+        let stop = self.replay_queue(
+            core,
+            (number, holds, true),
+            connection,
+            (queue, at, parsing),
+        );
+        let is_done = *at == queue.bytes.len()
+            && !connection.is_blocked
+            && connection.pending.is_empty()
+            && connection.stream.is_none()
+            && !stop.must_wait;
+        if !is_done {
+            if !connection.is_blocked {
+                self.list(number, connection);
+            }
+            return Err(called);
+        }
+        let mut output = std::mem::take(&mut connection.output);
+        let is_lost = match &mut connection.script {
+            Some(run) => {
+                std::mem::take(&mut run.is_reply_lost)
+                    || output.waiting_bytes() > run.reply_bytes_max
+            }
+            None => false,
+        };
+        if is_lost {
+            return Ok(
+                b"-ERR the reply of the command takes more memory than a script has\r\n".to_vec(),
+            );
+        }
+        Ok(std::mem::take(output.own()))
+    }
+
+    /// What follows from a command that a script calls.
+    fn called(&self, core: &Core, run: &mut ScriptRun, words: &[Vec<u8>]) -> Next {
+        let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
+        match self.admit_called(core, run, words) {
+            Ok(writes) => run.has_written |= writes,
+            Err(text) => return refused(text.replace(['\r', '\n'], " ")),
+        }
+        let mut called = Box::<Called>::default();
+        called
+            .queue
+            .begin(words.iter().map(|word| word.len() + 24).sum(), words.len());
+        loop {
+            match called.queue.add_some(words.len(), |place| &words[place]) {
+                Added::Part => {}
+                Added::Whole => return Next::Command(called),
+                Added::TooLong => return refused("ERR the command is too long".to_owned()),
+            }
+        }
+    }
+
+    /// Why a script may not call a command; else whether that writes.
+    fn admit_called(
+        &self,
+        core: &Core,
+        run: &ScriptRun,
+        words: &[Vec<u8>],
+    ) -> Result<bool, String> {
+        let called = commands::called_by_script(words)?;
+        if called.writes && run.is_read_only {
+            return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
+        }
+        let is_full = self.shared.memory_limit.is_exceeded();
+        if is_full && called.needs_memory && !run.has_written && !run.script.allows_full_memory {
+            return Err(OUT_OF_MEMORY.to_owned());
+        }
+        let Some(reach) = run.reach else {
+            return Ok(called.writes);
+        };
+        match called.keys {
+            CalledKeys::All => {
+                return Err(format!(
+                    "ERR '{}' is about all keys, and a script of a server of several cores about its KEYS. Call it outside of scripts.",
+                    called.name
+                ));
+            }
+            CalledKeys::At(places) => {
+                for word in places.iter().filter_map(|place| words.get(*place)) {
+                    if !reach.has(core.shard_of(stored_key(word))) {
+                        let key = String::from_utf8_lossy(word);
+                        let key: String = key.chars().take(128).collect();
+                        return Err(format!(
+                            "ERR '{}' of key '{key}', which is on another core than the KEYS of the script. Name it in KEYS.",
+                            called.name
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(called.writes)
+    }
+
+    /// Ends the script of a connection with its reply.
+    fn end_script(
+        &mut self,
+        number: usize,
+        connection: &mut Connection,
+        reply: &[u8],
+        is_compiled: bool,
+    ) {
+        self.scripts.running.retain(|running| *running != number);
+        let Some(mut run) = connection.script.take() else {
+            return;
+        };
+        connection.output = std::mem::take(&mut run.output);
+        (connection.reply_mode, connection.protocol) = (run.mode, run.protocol);
+        connection.last_command = run.name;
+        if let Some(interpreter) = run.interpreter.take() {
+            self.scripts.give_back(interpreter);
+        }
+        if is_compiled {
+            self.keep_script(&run.script);
+        }
+        if let Some(error) = reply.strip_prefix(b"-") {
+            self.note_failure(&String::from_utf8_lossy(error));
+        }
+        connection.reply(|writer| writer.raw(reply));
+        self.note_scripts();
+    }
+
+    /// Keeps a script that was compiled, here and at its owner.
+    pub(crate) fn keep_script(&mut self, script: &std::sync::Arc<farcore_script::Script>) {
+        if self.scripts.find(&script.sha).is_some() {
+            return;
+        }
+        let owner = owner_of(&script.sha, self.shared.cores.len());
+        if owner == self.place {
+            self.scripts.own(script);
+        } else {
+            self.scripts.copy(script);
+            self.shared.cores[owner].send(Message::KeepScript(std::sync::Arc::clone(script)));
+        }
+        self.note_scripts();
+    }
+
+    /// Notes the figures of scripts.
+    pub(crate) fn note_scripts(&self) {
+        let (count, bytes) = self.scripts.figures();
+        self.counters().cached_scripts.set(count as u64);
+        self.counters().script_bytes.set(bytes as u64);
+        self.counters()
+            .interpreter_bytes
+            .set(self.scripts.idle_bytes() as u64);
+    }
+
+    /// Has the scripts that run for long end, if they have written nothing.
+    pub(crate) fn kill_scripts(&mut self) -> KilledScripts {
+        let mut killed = KilledScripts::default();
+        for &number in &self.scripts.running {
+            let Some(Some(connection)) = self.connections.get_mut(number) else {
+                continue;
+            };
+            if let Some(run) = connection
+                .script
+                .as_mut()
+                .filter(|run| run.age() > KILLED_FROM)
+            {
+                if run.has_written {
+                    killed.unkillable += 1;
+                } else {
+                    run.end.get_or_insert_with(|| KILLED.to_owned());
+                    killed.killed += 1;
+                }
+            }
+        }
+        killed
+    }
+}
+
+impl Connection {
+    /// Begins a script: from now on the output takes replies of its commands.
+    pub(crate) fn begin_script(&mut self, mut run: Box<ScriptRun>) {
+        run.output = std::mem::take(&mut self.output);
+        run.mode = std::mem::replace(&mut self.reply_mode, ReplyMode::On);
+        run.protocol = std::mem::replace(&mut self.protocol, Protocol::Resp2);
+        self.script = Some(run);
+    }
+}
+
+/// Logs what a script says.
+fn log(level: i64, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    match level {
+        0 => tracing::trace!(%text, "script"),
+        1 => tracing::debug!(%text, "script"),
+        2 => tracing::info!(%text, "script"),
+        _ => tracing::warn!(%text, "script"),
+    }
+}

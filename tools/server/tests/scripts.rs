@@ -1,0 +1,290 @@
+//! Scripts over several cores: atomic, bounded, and known everywhere. Their replies are compared
+//! with those of Redis in `recorded/replies.txt`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::time::Duration;
+
+use self::support::{Client, Reply, Served, on_servers, wait_until};
+
+/// Clients that move between two counters at once.
+const CLIENTS: usize = 16;
+const MOVES: usize = 100;
+
+fn eval(client: &mut Client, script: &str, keys: &[&str]) -> Reply {
+    let count = keys.len().to_string();
+    let mut words = vec!["EVAL", script, &count];
+    words.extend_from_slice(keys);
+    client.ask(&words)
+}
+
+/// Keys of two shards, if there are two.
+fn two_keys(served: &Served) -> [String; 2] {
+    let first = "k0".to_owned();
+    let other = (1..1000).map(|number| format!("k{number}"));
+    let mut other = other.filter(|key| {
+        served.shards() == 1 || served.shard_of(key.as_bytes()) != served.shard_of(first.as_bytes())
+    });
+    let other = other.next().unwrap();
+    [first, other]
+}
+
+#[test]
+fn no_client_sees_a_part_of_a_script() {
+    on_servers(|served| {
+        let keys = two_keys(served);
+        let [from, to] = [&keys[0][..], &keys[1][..]];
+        let script = "local a = redis.call('incr', KEYS[1]) local b = redis.call('decr', KEYS[2]) \
+                      if a + b ~= 0 then return redis.error_reply('TORN ' .. a .. ' ' .. b) end \
+                      return a";
+        std::thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                scope.spawn(move || {
+                    let mut client = served.client();
+                    for _ in 0..MOVES {
+                        let reply = match number % 4 {
+                            0 => client.ask(&["MGET", from, to]),
+                            _ => eval(&mut client, script, &[from, to]),
+                        };
+                        assert!(!reply.is_error(), "{reply}");
+                    }
+                });
+            }
+        });
+        let moved = (CLIENTS - CLIENTS / 4) * MOVES;
+        let mut client = served.client();
+        assert_eq!(client.say(&format!("GET {from}")), format!("\"{moved}\""));
+        assert_eq!(client.say(&format!("GET {to}")), format!("\"-{moved}\""));
+        assert_eq!(served.section_figures().sections_lost, 0);
+    });
+}
+
+#[test]
+fn keys_of_other_cores_are_declared() {
+    let served = Served::roomy(2);
+    let [declared, other] = two_keys(&served);
+    let mut client = served.client();
+    let script = format!("return redis.call('set', '{other}', 'x')");
+    let reply = eval(&mut client, &script, &[&declared]).to_string();
+    assert!(reply.contains(&other) && reply.contains("KEYS"), "{reply}");
+    assert_eq!(
+        eval(&mut client, &script, &[&declared, &other]).text(),
+        "OK"
+    );
+    let reply = eval(&mut client, "return redis.call('dbsize')", &[]).to_string();
+    assert!(reply.contains("all keys"), "{reply}");
+    // What it did before stays.
+    let script = format!("redis.call('set', KEYS[1], 'y') return redis.call('get', '{other}')");
+    assert!(eval(&mut client, &script, &[&declared]).is_error());
+    assert_eq!(client.say(&format!("GET {declared}")), "\"y\"");
+    // In a transaction all shards of its commands are held.
+    for (command, reply) in [("MULTI", "+OK"), (&format!("GET {other}")[..], "+QUEUED")] {
+        assert_eq!(client.say(command), reply);
+    }
+    assert_eq!(eval(&mut client, &script, &[&declared]).text(), "QUEUED");
+    assert_eq!(client.say("EXEC"), "[\"x\", \"x\"]");
+    // One core has all keys.
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    assert_eq!(
+        eval(&mut client, "return redis.call('set', 'any', 1)", &[]).text(),
+        "OK"
+    );
+    assert_eq!(
+        eval(&mut client, "return redis.call('dbsize')", &[]),
+        Reply::Integer(1)
+    );
+}
+
+#[test]
+fn scripts_are_known_to_all_cores_until_they_are_flushed() {
+    let served = Served::roomy(2);
+    // Connections go to the core with the fewest.
+    let mut clients: Vec<_> = (0..4).map(|_| served.client()).collect();
+    let mut digests = Vec::new();
+    for number in 0..20 {
+        let script = format!("return {number}");
+        let place = number % 4;
+        if number < 10 {
+            let digest = clients[place].ask(&["SCRIPT", "LOAD", &script]).text();
+            digests.push(digest);
+        } else {
+            assert_eq!(
+                eval(&mut clients[place], &script, &[]),
+                Reply::Integer(number as i64)
+            );
+            let digest = eval(
+                &mut clients[place],
+                &format!("return redis.sha1hex('{script}')"),
+                &[],
+            );
+            digests.push(digest.text());
+        }
+        for client in &mut clients {
+            let reply = client.ask(&["EVALSHA", &digests[number], "0"]);
+            assert_eq!(reply, Reply::Integer(number as i64));
+        }
+    }
+    let mut words = vec!["SCRIPT", "EXISTS"];
+    words.extend(digests.iter().map(String::as_str));
+    let reply = clients[1].ask(&words);
+    assert!(
+        reply.elements().iter().all(|one| *one == Reply::Integer(1)),
+        "{reply}"
+    );
+    let info = clients[0].say("INFO memory");
+    assert!(info.contains("number_of_cached_scripts:30"), "{info}");
+    assert_eq!(clients[2].say("SCRIPT FLUSH"), "+OK");
+    for client in &mut clients {
+        for digest in &digests {
+            let reply = client.ask(&["EVALSHA", digest, "0"]).to_string();
+            assert!(reply.contains("NOSCRIPT"), "{reply}");
+        }
+    }
+}
+
+#[test]
+fn a_script_that_runs_on_is_killed_or_ends_and_others_are_served_meanwhile() {
+    for cores in [1, 2] {
+        let served = Served::roomy(cores);
+        let mut client = served.client();
+        let mut other = served.client();
+        assert_eq!(
+            other.say("SCRIPT KILL"),
+            "-NOTBUSY No scripts in execution right now."
+        );
+        client.send(&[
+            "EVAL",
+            "while true do pcall(function() while true do end end) end",
+            "1",
+            "k",
+        ]);
+        let mut killed = String::new();
+        wait_until("the script is killed", || {
+            killed = other.say("SCRIPT KILL");
+            assert_eq!(other.say("PING"), "+PONG");
+            killed == "+OK"
+        });
+        let reply = client.read().unwrap().to_string();
+        assert!(
+            reply.contains("Script killed by user with SCRIPT KILL"),
+            "{reply}"
+        );
+        assert_eq!(client.say("SET k v"), "+OK");
+        // One that has written is not killed, and ends when its sections do.
+        client.send(&[
+            "EVAL",
+            "redis.call('set', KEYS[1], 'w') while true do end",
+            "1",
+            "k",
+        ]);
+        wait_until("it has written", || {
+            let reply = other.say("SCRIPT KILL");
+            assert_ne!(reply, "+OK");
+            reply.starts_with("-UNKILLABLE")
+        });
+        let reply = client.read().unwrap().to_string();
+        assert!(reply.contains("What it wrote stays"), "{reply}");
+        assert_eq!(client.say("GET k"), "\"w\"");
+    }
+    let served = Served::with(2, |options| {
+        options.script_time_limit = Duration::from_millis(20);
+    });
+    let mut client = served.client();
+    let reply = eval(&mut client, "while true do end", &["k"]).to_string();
+    assert!(reply.contains("--script-time-limit"), "{reply}");
+    assert_eq!(client.say("SET k v"), "+OK");
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_script() {
+    on_servers(|served| {
+        let mut other = served.client();
+        for is_killed in [true, false] {
+            let mut client = served.client();
+            let number = client.say("CLIENT ID");
+            client.send(&["EVAL", "while true do end", "1", "k"]);
+            let number = number.trim_start_matches(':');
+            if is_killed {
+                wait_until("it is killed", || {
+                    other.say(&format!("CLIENT KILL ID {number}")) == ":1"
+                });
+            }
+            drop(client);
+            assert_eq!(other.say("SET k v"), "+OK");
+        }
+        // The server ends while one runs.
+        let mut client = served.client();
+        client.send(&[
+            "EVAL",
+            "redis.call('set', KEYS[1], 1) while true do end",
+            "1",
+            "k",
+        ]);
+    });
+}
+
+#[test]
+fn hostile_scripts_are_errors() {
+    on_servers(|served| {
+        let mut client = served.client();
+        for script in [
+            "local t = {} while true do t[#t + 1] = {} end",
+            "local s = 'x' while true do s = s .. s end",
+            "return string.rep('x', 1e9)",
+            "local function f() return f() + 1 end return f()",
+            "local function f() return coroutine.wrap(f)() end return f()",
+            "return cjson.decode(string.rep('[', 100000))",
+            "local t = {} t[1] = t return cjson.encode(t)",
+            "return string.find(string.rep('a', 1000), string.rep('.-', 1000))",
+            "return redis.call('set', KEYS[1])",
+        ] {
+            let reply = eval(&mut client, script, &["k"]);
+            assert!(reply.is_error(), "{script}: {reply}");
+            assert_eq!(client.say("PING"), "+PONG");
+        }
+        let deep = eval(
+            &mut client,
+            "local t = {} for _ = 1, 100 do t = {t} end return t",
+            &["k"],
+        );
+        assert!(!deep.is_error());
+        let huge = vec!["x"; 3000];
+        let mut words = vec!["EVAL", "return #ARGV", "0"];
+        words.extend(&huge);
+        assert_eq!(client.ask(&words), Reply::Integer(3000));
+    });
+}
+
+#[test]
+fn long_values_pass_through_scripts() {
+    on_servers(|served| {
+        let mut client = served.client();
+        let value = "v".repeat(1 << 20);
+        let set = [
+            "EVAL",
+            "return redis.call('set', KEYS[1], ARGV[1])",
+            "1",
+            "k",
+            &value,
+        ];
+        assert_eq!(client.ask(&set).text(), "OK");
+        let length = eval(&mut client, "return #redis.call('get', KEYS[1])", &["k"]);
+        assert_eq!(length, Reply::Integer(1 << 20));
+        let both = "redis.call('append', KEYS[1], 'end') return {redis.call('strlen', KEYS[1]), \
+                    redis.call('getrange', KEYS[1], -4, -1)}";
+        assert_eq!(
+            eval(&mut client, both, &["k"]).to_string(),
+            "[:1048579, \"vend\"]"
+        );
+        let list = "for i = 1, 1000 do redis.call('rpush', KEYS[1], i) end \
+                    return #redis.call('lrange', KEYS[1], 0, -1)";
+        assert_eq!(eval(&mut client, list, &["l"]), Reply::Integer(1000));
+        // What is said to the client before and after stays in order.
+        client.write(b"PING\r\nEVAL \"return redis.call('get', KEYS[1])\" 1 x\r\nECHO a\r\n");
+        let replies: Vec<_> = (0..3).map(|_| client.read().unwrap().to_string()).collect();
+        assert_eq!(replies, ["+PONG", "null", "\"a\""]);
+    });
+}
