@@ -18,6 +18,7 @@ use crate::options::Options;
 use crate::serving::Serving;
 use crate::tasks::event_sink::EventSink;
 use crate::tasks::output::TaskOutput;
+use crate::types::stream::programs::TREE_PROGRAMS;
 
 /// What a job on the first core of an engine has at hand.
 pub(crate) struct Bench {
@@ -80,6 +81,7 @@ pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
         spin_ns: 0,
         prefault: false,
         huge_pages: false,
+        tree_programs: TREE_PROGRAMS,
         ..Config::default()
     })
     .expect("an engine");

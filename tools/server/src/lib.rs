@@ -72,3 +72,4 @@ pub use self::options::{
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;
 pub use self::system_calls::try_system_calls;
+pub use self::types::stream::programs::TREE_PROGRAMS;

@@ -266,6 +266,7 @@ impl Arguments {
             prefault_later: true,
             spin_ns: SPIN_NS,
             hash_tags: self.hash_tags,
+            tree_programs: farcore_server::TREE_PROGRAMS,
             ..Config::default()
         })
     }

@@ -108,6 +108,7 @@ async fn encoding_of_tree(
 ) -> std::result::Result<&'static str, TaskFailure> {
     let kind = match Kind::of_tag(length.tag) {
         Some(Kind::List) => return Ok(limits.list_encoding(length)),
+        Some(Kind::Stream) => return Ok("stream"),
         Some(Kind::SortedSet) => return encoding_of_sorted(step, key, (length, limits)).await,
         Some(kind) => kind,
         None => return Ok("raw"),

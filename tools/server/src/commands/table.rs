@@ -11,7 +11,8 @@ use super::{
     absent, access, all_keys, bits, channels, config, connection, element_draw, element_scan,
     expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
     random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
-    sorted_scan, sorted_sets, sorted_several, sorted_takes, strings, subcommand, transactions,
+    sorted_scan, sorted_sets, sorted_several, sorted_takes, stream_groups, stream_reads, streams,
+    strings, subcommand, transactions,
 };
 
 /// A command with its keys at some places.
@@ -111,6 +112,9 @@ const BLOCKING_MOVE: &str = "write denyoom noscript blocking";
 /// The first argument, or the second, says how many keys follow it.
 const SEVERAL: &str = "write movablekeys";
 const BLOCKING_SEVERAL: &str = "write blocking movablekeys";
+/// The keys follow a word, and as many IDs follow them.
+const STREAMS_READ: &str = "readonly blocking";
+const STREAMS_WRITE: &str = "write blocking";
 /// The first argument says how many keys follow.
 const COUNTED_READ: &str = "readonly movablekeys";
 /// The first argument is a key, and the second says how many follow.
@@ -333,6 +337,27 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("unwatch", 1, NONE, TRANSACTION, transactions::unwatch),
     command("wait", 3, NONE, "noscript", absent::wait),
     command("watch", -2, ALL, TRANSACTION, transactions::watch),
+    command("xack", -4, ONE, CHANGE, stream_groups::xack),
+    command("xadd", -5, ONE, WRITE, streams::xadd),
+    command("xautoclaim", -6, ONE, CHANGE, stream_groups::xautoclaim),
+    command("xclaim", -6, ONE, CHANGE, stream_groups::xclaim),
+    command("xdel", -3, ONE, CHANGE, streams::xdel),
+    container("xgroup", SLOW_WRITE, stream_groups::XGROUP),
+    container("xinfo", SLOW_READ, stream_groups::XINFO),
+    command("xlen", 2, ONE, READ, streams::xlen),
+    command("xpending", -3, ONE, SLOW_READ, stream_groups::xpending),
+    command("xrange", -4, ONE, SLOW_READ, streams::xrange),
+    command("xread", -4, NONE, STREAMS_READ, stream_reads::xread),
+    command(
+        "xreadgroup",
+        -7,
+        NONE,
+        STREAMS_WRITE,
+        stream_reads::xreadgroup,
+    ),
+    command("xrevrange", -4, ONE, SLOW_READ, streams::xrevrange),
+    command("xsetid", -3, ONE, WRITE, streams::xsetid),
+    command("xtrim", -4, ONE, "write", streams::xtrim),
     command("zadd", -4, ONE, WRITE, sorted_sets::zadd),
     command("zcard", 2, ONE, READ, sorted_sets::zcard),
     command("zcount", 4, ONE, READ, sorted_sets::zcount),

@@ -184,6 +184,7 @@ impl Updated {
             Kind::Set => ("sadd", "srem"),
             Kind::List => ("rpush", "lrem"),
             Kind::SortedSet => ("zadd", "zrem"),
+            Kind::Stream => ("xadd", "xdel"),
         };
         if self.is_new {
             output.notify(EventClasses::NEW, "new", key);

@@ -15,6 +15,7 @@ pub(crate) fn class_of(kind: Kind) -> EventClasses {
         Kind::Set => EventClasses::SET,
         Kind::List => EventClasses::LIST,
         Kind::SortedSet => EventClasses::SORTED_SET,
+        Kind::Stream => EventClasses::STREAM,
     }
 }
 
@@ -56,11 +57,15 @@ impl TreeDeed {
     /// What an operation does; `None` if it is of no kind.
     pub(crate) fn of(op: &TreeOp<'_>, guard: TreeGuard) -> Option<Self> {
         let kind = Kind::of_tag(guard.tag)?;
+        if kind == Kind::Stream {
+            // Its commands leave their events themselves.
+            return None;
+        }
         let names = |hash, set, list, sorted| match kind {
             Kind::Hash => hash,
             Kind::Set => set,
             Kind::List => list,
-            Kind::SortedSet => sorted,
+            Kind::SortedSet | Kind::Stream => sorted,
         };
         let added = names("hset", "sadd", "rpush", "zadd");
         let removed = names("hdel", "srem", "lrem", "zrem");

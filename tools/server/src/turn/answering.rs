@@ -15,6 +15,7 @@ use crate::serving::Serving;
 use crate::steps;
 use crate::types::list::reply::ListReply;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
+use crate::types::stream::reply::StreamReply;
 use crate::waits::key_queues::Awaited;
 
 impl Serving {
@@ -164,6 +165,7 @@ fn deliver(
     connection.fulfil(token.number(), |kind, writer| {
         adds = match kind {
             ReplyKind::List(ListReply::Pushed) => Some(Awaited::List),
+            ReplyKind::Stream(StreamReply::Added) => Some(Awaited::Stream),
             kind => kind.adds_members().then_some(Awaited::SortedSet),
         };
         write_answer(kind, answer, writer);

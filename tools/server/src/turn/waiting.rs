@@ -84,7 +84,8 @@ impl Serving {
             self.parking.deadlines.remove(&(deadline_ms, number));
         }
         parked.served.append(&mut parked.served_again);
-        let was_woken = parked.is_woken || parked.is_woken_again;
+        // The others were woken with it, if they were for all.
+        let was_woken = (parked.is_woken || parked.is_woken_again) && !awaited.is_for_all();
         for key in keys.iter().filter(|_| was_woken) {
             steps::count(1);
             self.shared.wake_waiter(awaited, key, &parked.served);
@@ -123,6 +124,9 @@ impl Serving {
         });
         let Some(parked) = woken else {
             // It has left the queue meanwhile.
+            if awaited.is_for_all() {
+                return;
+            }
             return self.shared.wake_waiter(awaited, key, &served);
         };
         parked.is_woken_again = true;

@@ -136,6 +136,7 @@ impl EncodingLimits {
                 (elements, limits.bytes.max(INTEGER_BYTES_MAX))
             }
             Kind::List => return self.list_encoding(length) == LISTPACK,
+            Kind::Stream => return false,
             Kind::SortedSet => {
                 let (members, _) = self.sorted();
                 return length.elements <= members as u64;

@@ -1,4 +1,4 @@
-//! The kinds of collections: hashes, sets, lists and sorted sets.
+//! The kinds of collections: hashes, sets, lists, sorted sets and streams.
 //!
 //! The engine keeps a collection as a tree, whose tag says of which kind it is.
 
@@ -15,11 +15,18 @@ pub(crate) enum Kind {
     Set = 2,
     List = 3,
     SortedSet = 4,
+    Stream = 5,
 }
 
 impl Kind {
     /// All kinds.
-    const ALL: [Self; 4] = [Self::Hash, Self::Set, Self::List, Self::SortedSet];
+    const ALL: [Self; 5] = [
+        Self::Hash,
+        Self::Set,
+        Self::List,
+        Self::SortedSet,
+        Self::Stream,
+    ];
 
     /// The tag of its trees.
     pub(crate) const fn tag(self) -> u8 {
@@ -52,6 +59,7 @@ impl Kind {
             Self::Set => "set",
             Self::List => "list",
             Self::SortedSet => "zset",
+            Self::Stream => "stream",
         }
     }
 }

@@ -9,3 +9,4 @@ pub(crate) mod list;
 pub(crate) mod replies;
 pub(crate) mod set;
 pub(crate) mod sorted;
+pub(crate) mod stream;

@@ -11,6 +11,7 @@ use crate::types::kind::{Kind, PLAIN};
 use crate::types::list::reply::{ListReply, list_error_text};
 use crate::types::set::reply::SetReply;
 use crate::types::sorted::reply::SortedReply;
+use crate::types::stream::reply::StreamReply;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
 /// How an answer becomes a reply.
@@ -60,6 +61,8 @@ pub(crate) enum ReplyKind {
     List(ListReply),
     /// What a set holds.
     Set(SetReply),
+    /// What a program of a stream has replied.
+    Stream(StreamReply),
     /// What a sorted set holds.
     Sorted(SortedReply),
     /// A part of the value, as the engine read it; empty if the key is absent.
@@ -110,7 +113,11 @@ impl ReplyKind {
     /// so its key is kept.
     #[inline]
     pub(crate) fn adds_members(self) -> bool {
-        matches!(self, Self::Sorted(reply) if reply.adds())
+        match self {
+            Self::Sorted(reply) => reply.adds(),
+            Self::Stream(reply) => reply == StreamReply::Added,
+            _ => false,
+        }
     }
 
     /// True if the reply is about a collection, and the answer may have only a part of it.
@@ -437,6 +444,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
         (ReplyKind::List(reply), answer) => reply.write(answer, writer),
         (ReplyKind::Set(reply), answer) => reply.write(answer, writer),
         (ReplyKind::Sorted(reply), answer) => reply.write(answer, writer),
+        (ReplyKind::Stream(reply), answer) => reply.write(answer, writer),
         (ReplyKind::PlainType, answer) => writer.simple(plain_type(answer)),
         (
             ReplyKind::Seconds

@@ -33,10 +33,16 @@ const PARTS: usize = 64;
 pub(crate) enum Awaited {
     List,
     SortedSet,
+    Stream,
 }
 
 impl Awaited {
-    pub(crate) const ALL: [Self; 2] = [Self::List, Self::SortedSet];
+    pub(crate) const ALL: [Self; 3] = [Self::List, Self::SortedSet, Self::Stream];
+
+    /// True if what is added is for all that wait: who reads a stream takes nothing away.
+    pub(crate) fn is_for_all(self) -> bool {
+        self == Self::Stream
+    }
 }
 
 /// A client that waits.
@@ -110,6 +116,12 @@ impl Queue {
             self.left = 0;
         }
         true
+    }
+
+    /// All clients, with the places of the key.
+    fn all(&self) -> impl Iterator<Item = (Waiter, usize)> {
+        let places = self.places.iter();
+        places.filter_map(|place| Some((place.waiter?, place.key)))
     }
 
     /// The client that waits longest, and the place of the key among those that it waits for.
@@ -214,6 +226,22 @@ impl Waiting {
             return None;
         }
         part.queues().get(key)?.first()
+    }
+}
+
+impl Waiting {
+    /// All clients that wait for a key, as [`Waiting::first`].
+    pub(crate) fn all(&self, awaited: Awaited, key: &[u8]) -> Vec<(Waiter, usize)> {
+        let part = self.part(awaited, key);
+        // ORDERING: as in `first`.
+        if part.places.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let queues = part.queues();
+        let all = queues.get(key).into_iter().flat_map(Queue::all);
+        let all: Vec<_> = all.collect();
+        steps::count(all.len());
+        all
     }
 }
 

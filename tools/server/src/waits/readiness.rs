@@ -8,14 +8,28 @@ use farcore::Core;
 
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
-use crate::waits::key_queues::{Awaited, ReadyKeys, Served};
+use crate::waits::key_queues::{Awaited, ReadyKeys, Served, Waiter};
 
 impl Shared {
-    /// Wakes the client that waits longest for a key, if one waits.
+    /// Wakes the client that waits longest for a key, if one waits; or all, if what is added is for
+    /// all.
     pub(crate) fn wake_waiter(&self, awaited: Awaited, key: &[u8], served: &[Served]) {
-        let Some((waiter, place)) = self.waiting.first(awaited, key) else {
-            return;
-        };
+        if awaited.is_for_all() {
+            for woken in self.waiting.all(awaited, key) {
+                self.wake(awaited, key, woken, served);
+            }
+        } else if let Some(woken) = self.waiting.first(awaited, key) {
+            self.wake(awaited, key, woken, served);
+        }
+    }
+
+    fn wake(
+        &self,
+        awaited: Awaited,
+        key: &[u8],
+        (waiter, place): (Waiter, usize),
+        served: &[Served],
+    ) {
         self.cores[waiter.core].send(Message::Wake {
             waiter,
             awaited,

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use farcore::{Config, Engine, ShardSnapshot, WhenFull};
-use farcore_server::{CoreFigures, Options, SECTION_NS, Server};
+use farcore_server::{CoreFigures, Options, SECTION_NS, Server, TREE_PROGRAMS};
 
 pub(crate) use self::client::Client;
 pub(crate) use self::reply::Reply;
@@ -163,6 +163,7 @@ fn config(cores: usize, far_bytes: u64) -> Config {
         huge_pages: false,
         hash_tags: true,
         section_ns: SECTION_NS,
+        tree_programs: TREE_PROGRAMS,
         ..Config::default()
     }
 }

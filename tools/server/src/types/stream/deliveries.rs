@@ -230,7 +230,7 @@ impl PendingForm {
 }
 
 /// What is said of a key or group that is not there.
-pub(super) fn no_such(key: &[u8], group: &[u8]) -> String {
+pub(crate) fn no_such(key: &[u8], group: &[u8]) -> String {
     let [key, group] = [key, group].map(String::from_utf8_lossy);
     format!("NOGROUP No such key '{key}' or consumer group '{group}'")
 }
@@ -285,7 +285,11 @@ pub(super) fn pending_range(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Ve
         let (_, name) = stream.seen(group, pending.consumer)?;
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let mut writer = answer.writer();
-        writer.array(if form == PendingForm::OfConsumer { 3 } else { 4 });
+        writer.array(if form == PendingForm::OfConsumer {
+            3
+        } else {
+            4
+        });
         writer.bulk(id.to_string().as_bytes());
         if form != PendingForm::OfConsumer {
             writer.bulk(&name);

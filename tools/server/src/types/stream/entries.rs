@@ -92,7 +92,11 @@ impl Trim {
 /// Of `excess` entries at the beginning, as many as are whole nodes: each has as many entries as
 /// one of Redis, but the first, of which `removed` have gone, and the last.
 fn whole_nodes(length: u64, excess: u64, limit: u64, removed: u64) -> u64 {
-    let most = if limit == 0 { excess } else { excess.min(limit) };
+    let most = if limit == 0 {
+        excess
+    } else {
+        excess.min(limit)
+    };
     if most == length {
         return length;
     }
@@ -290,9 +294,7 @@ pub(super) fn set_id(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) 
     };
     let (length, top) = (stream.length()?, stream.top()?);
     if top.is_some_and(|top| id < top) {
-        answer.fail(
-            "ERR The ID specified in XSETID is smaller than the target stream top item",
-        );
+        answer.fail("ERR The ID specified in XSETID is smaller than the target stream top item");
         return Ok(TreeOutcome::Answer);
     }
     if added.is_some_and(|added| added < length) {

@@ -144,7 +144,14 @@ mod tests {
 
     #[test]
     fn an_id_is_read_as_it_is_shown_and_ordered_as_its_bytes() {
-        let ids = [id(0, 0), id(0, 1), id(1, 0), id(1, u64::MAX), id(2, 7), StreamId::LAST];
+        let ids = [
+            id(0, 0),
+            id(0, 1),
+            id(1, 0),
+            id(1, u64::MAX),
+            id(2, 7),
+            StreamId::LAST,
+        ];
         for pair in ids.windows(2) {
             assert!(pair[0] < pair[1] && pair[0].to_bytes() < pair[1].to_bytes());
         }
@@ -157,7 +164,18 @@ mod tests {
 
     #[test]
     fn texts_that_are_no_ids_are_refused() {
-        for text in ["", "-", "+", "x", "1-", "-1", "1-x", "1-2-3", "1 ", "18446744073709551616"] {
+        for text in [
+            "",
+            "-",
+            "+",
+            "x",
+            "1-",
+            "-1",
+            "1-x",
+            "1-2-3",
+            "1 ",
+            "18446744073709551616",
+        ] {
             assert_eq!(StreamId::parse(text.as_bytes(), 0), None, "{text}");
         }
         assert_eq!(StreamId::parse(b"5", 9), Some(id(5, 9)));
@@ -174,9 +192,15 @@ mod tests {
         assert_eq!(end("5", true), Ok(id(5, u64::MAX)));
         assert_eq!(end("(5-1", false), Ok(id(5, 2)));
         assert_eq!(end("(5-0", true), Ok(id(4, u64::MAX)));
-        assert_eq!(end("(0-0", true), Err("ERR invalid end ID for the interval"));
+        assert_eq!(
+            end("(0-0", true),
+            Err("ERR invalid end ID for the interval")
+        );
         let last = "(18446744073709551615-18446744073709551615";
-        assert_eq!(end(last, false), Err("ERR invalid start ID for the interval"));
+        assert_eq!(
+            end(last, false),
+            Err("ERR invalid start ID for the interval")
+        );
         assert_eq!(end("(-", false), Err(NO_ID));
     }
 

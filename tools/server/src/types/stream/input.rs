@@ -263,7 +263,10 @@ mod tests {
         let input = input.rest(|rest| rest.extend(b"rest"));
         let mut given = Given::new(input.encoded());
         assert_eq!(given.protocol, Protocol::Resp3);
-        assert_eq!((given.number(), given.bytes(), given.id()), (5, &b"name"[..], id));
+        assert_eq!(
+            (given.number(), given.bytes(), given.id()),
+            (5, &b"name"[..], id)
+        );
         assert!(given.flag() && !given.is_empty());
         assert_eq!(given.rest(), b"rest");
     }
@@ -283,7 +286,11 @@ mod tests {
         assert_eq!((answered.number(), answered.id()), (6, id));
         assert_eq!(answered.reply(), b":1\r\n");
         assert!(!answered.has_more());
-        Answering { bytes: &mut bytes, protocol: Protocol::Resp2 }.fail("ERR no");
+        Answering {
+            bytes: &mut bytes,
+            protocol: Protocol::Resp2,
+        }
+        .fail("ERR no");
         let answered = Answered::of(&bytes);
         assert!(answered.did(deeds::FAILED));
         assert_eq!(answered.reply(), b"-ERR no\r\n");

@@ -388,7 +388,10 @@ mod tests {
         let mut stored = Vec::new();
         put_texts([&b"field"[..], b""].into_iter(), &mut stored);
         let (count, found) = texts(&stored);
-        assert_eq!((count, found.collect::<Vec<_>>()), (2, vec![&b"field"[..], b""]));
+        assert_eq!(
+            (count, found.collect::<Vec<_>>()),
+            (2, vec![&b"field"[..], b""])
+        );
     }
 
     #[test]

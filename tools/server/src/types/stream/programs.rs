@@ -34,6 +34,7 @@ pub(crate) enum StreamProgram {
     GroupNames,
     Group,
     Consumers,
+    Consumer,
 }
 
 /// All of them, in the order of their numbers: what an engine is opened with.
@@ -62,6 +63,7 @@ pub static TREE_PROGRAMS: &[TreeProgram] = &[
     program("group-names", reports::group_names),
     program("group-report", reports::group),
     program("consumers-report", reports::consumers),
+    program("consumer-report", reports::consumer),
 ];
 
 const fn program(name: &'static str, run: farcore::TreeProgramRun) -> TreeProgram {
@@ -80,7 +82,8 @@ impl StreamProgram {
             | Self::Groups
             | Self::GroupNames
             | Self::Group
-            | Self::Consumers => TreeProgramMode::Reads,
+            | Self::Consumers
+            | Self::Consumer => TreeProgramMode::Reads,
             Self::Delete
             | Self::Trim
             | Self::GroupDestroy
@@ -116,11 +119,11 @@ mod tests {
 
     #[test]
     fn each_program_has_its_number() {
-        assert_eq!(TREE_PROGRAMS.len(), StreamProgram::Consumers as usize + 1);
+        assert_eq!(TREE_PROGRAMS.len(), StreamProgram::Consumer as usize + 1);
         let name = |program: StreamProgram| TREE_PROGRAMS[program as usize].name;
         assert_eq!(name(StreamProgram::Add), "stream-add");
         assert_eq!(name(StreamProgram::GroupForget), "group-forget");
         assert_eq!(name(StreamProgram::ClaimDue), "stream-claim-due");
-        assert_eq!(name(StreamProgram::Consumers), "consumers-report");
+        assert_eq!(name(StreamProgram::Consumer), "consumer-report");
     }
 }

@@ -203,15 +203,13 @@ pub(crate) enum ConsumerForm {
     Pending,
     /// As `XINFO CONSUMERS`.
     Info,
-    /// The fields before its pending IDs in the long report.
-    Full,
     /// Its name.
     Name,
 }
 
 impl ConsumerForm {
     fn of(number: u64) -> Self {
-        let all = [Self::Pending, Self::Info, Self::Full];
+        let all = [Self::Pending, Self::Info];
         let found = all.into_iter().find(|form| *form as u64 == number);
         found.unwrap_or(Self::Name)
     }
@@ -267,19 +265,39 @@ pub(super) fn consumers(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8
                 writer.bulk(b"idle");
                 writer.integer(integer(now_ms.saturating_sub(seen_ms)));
             }
-            ConsumerForm::Full => {
-                writer.map(4);
-                writer.bulk(b"name");
-                writer.bulk(&name);
-                writer.bulk(b"seen-time");
-                writer.integer(integer(seen_ms));
-                writer.bulk(b"pel-count");
-                writer.integer(integer(pending));
-            }
             ConsumerForm::Name => writer.bulk(&name),
         }
         (count, last) = (count + 1, Some(name));
     }
     answer.end_page(count, last.filter(|_| has_more).as_deref());
+    Ok(TreeOutcome::Answer)
+}
+
+/// What a consumer is, in the long report: the fields before its pending IDs.
+pub(super) fn consumer(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) -> Ran {
+    let mut given = Given::new(input);
+    let mut answer = Answering::new(answer, &given);
+    let (group, name) = (given.bytes(), given.bytes());
+    let opened = match Stream::open(map)? {
+        Some(mut stream) => stream.group(group)?.map(|open| (stream, open)),
+        None => None,
+    };
+    let Some((mut stream, open)) = opened else {
+        return Ok(TreeOutcome::Absent);
+    };
+    let group = open.group.number;
+    let Some(consumer) = stream.consumer(&open.group, name)? else {
+        return Ok(TreeOutcome::Absent);
+    };
+    let pending = stream.pending_count(group, Some(consumer))?;
+    let (seen_ms, _) = stream.seen(group, consumer)?;
+    let mut writer = answer.writer();
+    writer.map(4);
+    writer.bulk(b"name");
+    writer.bulk(name);
+    writer.bulk(b"seen-time");
+    writer.integer(integer(seen_ms));
+    writer.bulk(b"pel-count");
+    writer.integer(integer(pending));
     Ok(TreeOutcome::Answer)
 }

@@ -66,8 +66,7 @@ impl<'s, 'm> Stream<'s, 'm> {
     /// Stores the header, if it has changed.
     pub(super) fn save(&mut self) -> Result<()> {
         if self.stored != Some(self.header) {
-            self.map
-                .put(Key::header().bytes(), &self.header.stored())?;
+            self.map.put(Key::header().bytes(), &self.header.stored())?;
         }
         Ok(())
     }
@@ -174,11 +173,7 @@ impl<'s, 'm> Stream<'s, 'm> {
     }
 
     /// Writes an entry, which is an array of its ID and its texts; false if there is none.
-    pub(super) fn write_entry(
-        &mut self,
-        id: StreamId,
-        answer: &mut Answering<'_>,
-    ) -> Result<bool> {
+    pub(super) fn write_entry(&mut self, id: StreamId, answer: &mut Answering<'_>) -> Result<bool> {
         let Some(stored) = self.map.get(Key::entry(id).bytes())? else {
             return Ok(false);
         };
