@@ -16,6 +16,7 @@ mod jobs;
 mod liveness;
 mod long;
 mod long_values;
+mod programs;
 mod scan;
 mod sections;
 mod signal;
