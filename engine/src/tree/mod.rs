@@ -39,13 +39,12 @@ pub(crate) use self::head::{INLINE_HEAD_BYTES, TREE_HEAD_BYTES, TreeHead};
 pub use self::node::TreeKind;
 pub(crate) use self::node::{NodeNumber, StoredValue, TreeNode, TreeNodeEdit, copy_living};
 pub use self::op::{
-    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeScore,
-    TreeScoreBound, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores, TreeValues,
+    TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeProgramMode,
+    TreeScore, TreeScoreBound, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores,
+    TreeValues,
 };
 pub(crate) use self::op::{found_values, page_elements, page_has_more};
-pub use self::program::{
-    TreeMap, TreeOutcome, TreeProgram, TreeProgramMode, TreeProgramRun, TreeStop,
-};
+pub use self::program::{TreeMap, TreeOutcome, TreeProgram, TreeProgramRun, TreeStop};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::scored::{placed_elements, scored_elements};
 pub(crate) use self::work::{

@@ -7,7 +7,6 @@
 //! ```
 
 use super::node::TreeKind;
-use super::program::TreeProgramMode;
 use super::scored::ORDER_BYTES;
 
 /// Of which collections an operation is.
@@ -157,6 +156,25 @@ pub enum TreeScoreRange<'a> {
         /// The upper end.
         to: TreeBound<'a>,
     },
+}
+
+/// What a program may do with a map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeProgramMode {
+    /// It reads. What it changes is dropped.
+    Reads,
+    /// It changes what it likes.
+    Writes,
+    /// It removes elements and stores nothing that is longer, so it also runs while memory is full.
+    Removes,
+}
+
+impl TreeProgramMode {
+    /// The one that a number stands for.
+    pub(super) fn of(number: u8) -> Option<Self> {
+        let all = [Self::Reads, Self::Writes, Self::Removes];
+        all.into_iter().find(|mode| *mode as u8 == number)
+    }
 }
 
 /// An operation on the collection of one key.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::op::TreeBound;
+use super::op::{TreeBound, TreeOp};
 use super::read::{Element, Start, Walk, Walked};
 use super::run::{TreeAnswer, TreeLimits};
 use super::work::{Halt, Nodes, TREE_KEY_BYTES_MAX, TreeWork};
@@ -44,25 +44,6 @@ pub struct TreeProgram {
 impl fmt::Debug for TreeProgram {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name)
-    }
-}
-
-/// What a program may do with a map.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TreeProgramMode {
-    /// It reads. What it changes is dropped.
-    Reads,
-    /// It changes what it likes.
-    Writes,
-    /// It removes elements and stores nothing that is longer, so it also runs while memory is full.
-    Removes,
-}
-
-impl TreeProgramMode {
-    /// The one that a number stands for.
-    pub(super) fn of(number: u8) -> Option<Self> {
-        let all = [Self::Reads, Self::Writes, Self::Removes];
-        all.into_iter().find(|mode| *mode as u8 == number)
     }
 }
 
@@ -121,8 +102,8 @@ impl TreeMap<'_> {
         self.work.remove(key).map_err(TreeStop)
     }
 
-    /// Removes keys of a range, those at its lower end first: at most so many, and no more than one
-    /// step can. Returns how many were removed.
+    /// Removes keys of a range, those at its lower end first: at most `most` of them, and
+    /// no more than one step can. Returns how many were removed.
     ///
     /// # Errors
     /// [`TreeStop`].
@@ -294,8 +275,29 @@ impl<N: Nodes> MapWork for Programmed<'_, '_, N> {
 }
 
 impl<N: Nodes> TreeWork<'_, N> {
+    /// Carries an operation out as [`TreeWork::run`] does, also one that runs a program.
+    ///
+    /// # Errors
+    /// [`Halt`]; then nothing is to be changed.
+    pub(crate) fn run_with(
+        &mut self,
+        programs: &[TreeProgram],
+        op: &TreeOp<'_>,
+        limits: TreeLimits,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeAnswer, Halt> {
+        let TreeOp::Run { program, input, .. } = *op else {
+            return self.run(op, limits, out);
+        };
+        out.clear();
+        match programs.get(usize::from(program)) {
+            Some(program) => self.run_program(program.run, input, limits, out),
+            None => Ok(TreeAnswer::Refused),
+        }
+    }
+
     /// Runs a program. What it has changed is forgotten if it answers that it has not.
-    pub(super) fn run_program(
+    fn run_program(
         &mut self,
         program: TreeProgramRun,
         input: &[u8],

@@ -5,7 +5,6 @@ use super::op::{
     PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
     page_elements, put_found, slice_of,
 };
-use super::program::TreeProgram;
 use super::read::{Element, Start, Walk, Walked};
 use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
 use crate::constants::TREE_CHANGES_WHOLE;
@@ -34,8 +33,6 @@ pub(crate) struct TreeLimits {
     pub(crate) elements: u64,
     /// Bytes of a value, at most.
     pub(crate) value_bytes: usize,
-    /// What operations of programs run.
-    pub(crate) programs: &'static [TreeProgram],
 }
 
 /// A page under construction.
@@ -155,10 +152,8 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             } => self.score_range(range, (reverse, skip), (limit, limits), out),
             TreeOp::ScoreScan { from, limit } => self.score_scan(from, (limit, limits), out),
             TreeOp::ScoreRemove { range } => self.score_remove(range, limits, out),
-            TreeOp::Run { program, input, .. } => match limits.programs.get(usize::from(program)) {
-                Some(program) => self.run_program(program.run, input, limits, out),
-                None => Ok(TreeAnswer::Refused),
-            },
+            // `TreeWork::run_with` runs programs.
+            TreeOp::Run { .. } => Ok(TreeAnswer::Refused),
         }
     }
 

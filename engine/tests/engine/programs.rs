@@ -103,20 +103,28 @@ fn programs_do_what_they_say_with_far_nodes() {
         let mut oracle = BTreeMap::new();
         for number in 1..=ELEMENTS {
             let stored = &value(number, 0)[..60];
-            let ran = map.run(APPEND, TreeProgramMode::Writes, stored).wait().unwrap();
+            let ran = map
+                .run(APPEND, TreeProgramMode::Writes, stored)
+                .wait()
+                .unwrap();
             assert_eq!(ran.bytes, number.to_be_bytes());
             oracle.insert(number, stored.to_vec());
         }
         let mut state = 7u64;
         let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 33) % below
         };
         for _ in 0..3_000 {
             // Some of the keys are absent.
             let (one, other) = (1 + random(ELEMENTS + 300), 1 + random(ELEMENTS + 300));
             let input = [one.to_be_bytes(), other.to_be_bytes()].concat();
-            let ran = map.run(SWAP, TreeProgramMode::Writes, &input).wait().unwrap();
+            let ran = map
+                .run(SWAP, TreeProgramMode::Writes, &input)
+                .wait()
+                .unwrap();
             let values = (oracle.get(&one).cloned(), oracle.get(&other).cloned());
             let (Some(first), Some(second)) = values else {
                 assert_eq!(ran.outcome, TreeOutcome::Absent);
@@ -128,7 +136,10 @@ fn programs_do_what_they_say_with_far_nodes() {
         }
         for number in 0..40u8 {
             let input = [number * 3];
-            let ran = map.run(DROP_FIRST, TreeProgramMode::Removes, &input).wait().unwrap();
+            let ran = map
+                .run(DROP_FIRST, TreeProgramMode::Removes, &input)
+                .wait()
+                .unwrap();
             for _ in 0..input[0] {
                 oracle.pop_first();
             }
@@ -138,9 +149,15 @@ fn programs_do_what_they_say_with_far_nodes() {
         let mut from = Vec::new();
         while seen < oracle.len() {
             let bound = TreeBound::Excluded(&from);
-            let page = map.range(bound, TreeBound::Unbounded, false, 1_000).wait().unwrap();
+            let page = map
+                .range(bound, TreeBound::Unbounded, false, 1_000)
+                .wait()
+                .unwrap();
             for ((key, value), expected) in page.iter().zip(oracle.iter().skip(seen)) {
-                assert_eq!((key, value), (&expected.0.to_be_bytes()[..], &expected.1[..]));
+                assert_eq!(
+                    (key, value),
+                    (&expected.0.to_be_bytes()[..], &expected.1[..])
+                );
                 seen += 1;
             }
             from = page.last().unwrap().0.to_vec();
@@ -165,23 +182,36 @@ fn what_a_program_does_not_do_changes_nothing() {
     let before = map.len().wait().unwrap();
     assert_eq!(before.elements, 50);
     let ran = map.run(REFUSE, writes, &1u64.to_be_bytes()).wait().unwrap();
-    assert_eq!((ran.outcome, ran.version), (TreeOutcome::Refused, before.version));
+    assert_eq!(
+        (ran.outcome, ran.version),
+        (TreeOutcome::Refused, before.version)
+    );
     // One that only reads, and one that is not there.
-    map.run(APPEND, TreeProgramMode::Reads, b"value").wait().unwrap();
+    map.run(APPEND, TreeProgramMode::Reads, b"value")
+        .wait()
+        .unwrap();
     let ran = map.run(77, writes, b"").wait().unwrap();
     assert_eq!(ran.outcome, TreeOutcome::Refused);
     let failed = map.run(OVERFLOW, writes, b"key").wait();
-    assert!(matches!(failed, Err(Error::ValueTooLong { .. })), "{failed:?}");
+    assert!(
+        matches!(failed, Err(Error::ValueTooLong { .. })),
+        "{failed:?}"
+    );
     assert_eq!(map.len().wait().unwrap(), before);
     // A list is no map, and a plain value no collection.
     handle.tree(b"list").push_last(&[b"one"]).wait().unwrap();
     let failed = handle.tree(b"list").run(APPEND, writes, b"").wait();
-    assert!(matches!(failed, Err(Error::CollectionKind { .. })), "{failed:?}");
+    assert!(
+        matches!(failed, Err(Error::CollectionKind { .. })),
+        "{failed:?}"
+    );
     handle.put(&key(1), b"plain").wait().unwrap();
     let failed = handle.tree(&key(1)).run(APPEND, writes, b"").wait();
     assert_eq!(failed, Err(Error::NoCollection));
     // The last element goes, and the key with it.
     map = handle.tree(b"map");
-    map.run(DROP_FIRST, TreeProgramMode::Removes, &[200]).wait().unwrap();
+    map.run(DROP_FIRST, TreeProgramMode::Removes, &[200])
+        .wait()
+        .unwrap();
     assert_eq!(map.len().wait().unwrap().version, 0);
 }

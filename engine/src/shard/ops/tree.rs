@@ -126,7 +126,8 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         let way = way.and_then(|(tree, _)| self.shard.way_ahead(self.request, tree));
         let work = TreeWork::new(self, shape, root, &mut buffers.work).along(way);
         let mut work = work.touching();
-        let ran = work.run(op, limits, &mut buffers.answer);
+        let programs = self.shard.tuning.tree_programs;
+        let ran = work.run_with(programs, op, limits, &mut buffers.answer);
         let done = (ran, work.root, work.has_changed());
         let is_one = ran != Err(Halt::Several);
         if is_one
@@ -136,7 +137,7 @@ impl<E: Endpoint> ShardNodes<'_, E> {
             return done;
         }
         let mut work = TreeWork::new(self, shape, root, &mut buffers.work).along(way);
-        let ran = work.run(op, limits, &mut buffers.answer);
+        let ran = work.run_with(programs, op, limits, &mut buffers.answer);
         (ran, work.root, work.has_changed())
     }
 
@@ -382,7 +383,6 @@ impl<E: Endpoint> Shard<E> {
             edits: EDITS_MAX.min(1 + self.local.openable() * nodes_a_frame),
             elements: TREE_PUSH_MAX as u64,
             value_bytes: self.element_bytes_max(),
-            programs: self.tuning.tree_programs,
         };
         (shape, limits)
     }

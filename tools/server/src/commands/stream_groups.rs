@@ -12,7 +12,8 @@ use crate::events::classes::EventClasses;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
-use crate::types::stream::deliveries::PendingForm;
+use crate::types::stream::deliveries::{PendingForm, no_such};
+use crate::types::stream::groups::{NO_KEY, no_group};
 use crate::types::stream::id::StreamId;
 use crate::types::stream::input::{Answered, Input, deeds};
 use crate::types::stream::programs::StreamProgram;
@@ -94,7 +95,18 @@ fn create(call: &mut Call<'_>) -> Result {
     let (makes, read) = group_words(call, true)?;
     let input = Input::new(call.connection.protocol);
     let input = input.bytes(call.argument(3)).flag(makes);
-    let input = put_read(read, group_id(call.argument(4), input)?);
+    let input = match group_id(call.argument(4), input) {
+        Ok(input) => put_read(read, input),
+        Err(refusal) => {
+            let absent = if makes {
+                refusal.0.clone()
+            } else {
+                NO_KEY.to_owned()
+            };
+            let look = LookFirst::at_stream(call.key_at(2)).or(absent);
+            return Ok(refuse_after(call, look, refusal));
+        }
+    };
     let event = Some("xgroup-create");
     Ok(stream_task(call, StreamProgram::GroupCreate, input, event))
 }
@@ -103,7 +115,14 @@ fn set_id(call: &mut Call<'_>) -> Result {
     let (_, read) = group_words(call, false)?;
     let input = Input::new(call.connection.protocol);
     let input = input.bytes(call.argument(3)).bytes(call.argument(2));
-    let input = put_read(read, group_id(call.argument(4), input)?);
+    let input = match group_id(call.argument(4), input) {
+        Ok(input) => put_read(read, input),
+        Err(refusal) => {
+            let absent = no_group(call.argument(3), call.argument(2));
+            let look = LookFirst::at_group(call.key_at(2), call.argument(3)).or(absent);
+            return Ok(refuse_after(call, look, refusal));
+        }
+    };
     let event = Some("xgroup-setid");
     Ok(stream_task(call, StreamProgram::GroupSetId, input, event))
 }
@@ -146,9 +165,6 @@ fn destroy(call: &mut Call<'_>) -> Result {
         core
     }))
 }
-
-/// What is said where there is no stream.
-const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.";
 
 /// Removes what a group had, in as many steps as it takes.
 async fn forget(
@@ -231,7 +247,10 @@ pub(super) fn xack(call: &mut Call<'_>) -> Result {
     let protocol = call.connection.protocol;
     let ids = match ids(call, 3) {
         Ok(ids) => ids,
-        Err(refusal) => return Ok(refuse_after(call, LookFirst::Group, refusal)),
+        Err(refusal) => {
+            let look = LookFirst::at_group(call.key(), call.argument(2));
+            return Ok(refuse_after(call, look, refusal));
+        }
     };
     let group = call.argument(2);
     if ids.len() == 1 && !call.connection.is_executing() && call.plan.is_none() {
@@ -400,20 +419,28 @@ fn consumers_info(call: &mut Call<'_>) -> Result {
     }))
 }
 
-fn stream_info(call: &mut Call<'_>) -> Result {
+/// Entries of the long report, if that is wanted.
+fn report_words(call: &Call<'_>) -> std::result::Result<Option<u64>, Refusal> {
     let words = call.count() - 3;
-    let refusal = || super::subcommand::too_many(call);
-    let most = match words {
-        0 => None,
-        1 | 3 if is_option(call.argument(3), "full") => Some(match words {
-            1 => REPORTED,
-            _ if is_option(call.argument(4), "count") => {
-                let count = integer(call.argument(5))?;
-                u64::try_from(count).unwrap_or(REPORTED)
-            }
-            _ => return Err(refusal()),
-        }),
-        _ => return Err(refusal()),
+    let is_full = words > 0 && is_option(call.argument(3), "full");
+    match words {
+        0 => Ok(None),
+        1 if is_full => Ok(Some(REPORTED)),
+        3 if is_full && is_option(call.argument(4), "count") => {
+            let count = integer(call.argument(5))?;
+            Ok(Some(u64::try_from(count).unwrap_or(REPORTED)))
+        }
+        _ => Err(super::subcommand::too_many(call)),
+    }
+}
+
+fn stream_info(call: &mut Call<'_>) -> Result {
+    let most = match report_words(call) {
+        Ok(most) => most,
+        Err(refusal) => {
+            let look = LookFirst::at_stream(call.key_at(2)).or(NO_STREAM.to_owned());
+            return Ok(refuse_after(call, look, refusal));
+        }
     };
     if call.is_early() {
         return Ok(Flow::Later);
@@ -745,7 +772,11 @@ struct ClaimOf {
 pub(super) fn xclaim(call: &mut Call<'_>) -> Result {
     let claim = match ClaimOf::of(call) {
         Ok(claim) => claim,
-        Err(refusal) => return Ok(refuse_after(call, LookFirst::NeededGroup, refusal)),
+        Err(refusal) => {
+            let (key, group) = (call.key(), call.argument(2));
+            let look = LookFirst::at_group(key, group).or(no_such(shown_key(key), group));
+            return Ok(refuse_after(call, look, refusal));
+        }
     };
     if call.is_early() {
         return Ok(Flow::Later);

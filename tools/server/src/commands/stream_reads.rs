@@ -172,11 +172,10 @@ impl Wanted {
         let From::Behind(behind) = from else {
             return Ok(None);
         };
-        let Some(next) = behind.next() else {
-            return Ok(None);
-        };
+        let next = behind.next().unwrap_or(StreamId::LAST);
+        let to = behind.next().map_or(StreamId::FIRST, |_| StreamId::LAST);
         let most = self.most();
-        let ends = (next, StreamId::LAST);
+        let ends = (next, to);
         let read = read_range((core, output), key, ends, (false, most), protocol).await?;
         let read = read.filter(|read| read.count > 0);
         Ok(read.map(|read| (read.replies, read.count)))

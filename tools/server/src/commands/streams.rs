@@ -15,7 +15,6 @@ use crate::steps;
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::ReplyKind;
-use crate::types::stream::deliveries::no_such;
 use crate::types::stream::entries::{Trim, TrimTo};
 use crate::types::stream::id::{NO_ID, NewId, StreamId};
 use crate::types::stream::input::{Answered, Input, deeds};
@@ -23,7 +22,6 @@ use crate::types::stream::layout::put_texts;
 use crate::types::stream::programs::StreamProgram;
 use crate::types::stream::reply::StreamReply;
 use crate::waits::key_queues::Awaited;
-use crate::words::shown_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -33,7 +31,7 @@ const IDS_AT_ONCE: usize = 8;
 const ROUGH_LIMIT: u64 = 10_000;
 
 impl Call<'_> {
-    /// True if a change of the stream is one request: nobody is told of it, and nobody waits.
+    /// True if a change of the stream is one request: no event is sent, and nobody waits.
     fn is_quiet_stream(&self) -> bool {
         let shared = &self.serving.shared;
         let wakes = shared.waiting.clients() > 0
@@ -355,14 +353,40 @@ pub(super) async fn run_on_ids(
 }
 
 /// What a command looks at before it refuses its arguments, as Redis does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LookFirst {
+#[derive(Debug)]
+pub(super) struct LookFirst {
+    key: Vec<u8>,
+    /// Whether there is this group, and not only a stream.
+    group: Option<Vec<u8>>,
+    /// What is said where there is no such thing: the reply is 0 if nothing is.
+    absent: Option<String>,
+}
+
+impl LookFirst {
     /// Whether there is a stream. The reply is 0 if there is none.
-    Stream,
+    pub(super) fn at_stream(key: &[u8]) -> Self {
+        Self {
+            key: key.to_vec(),
+            group: None,
+            absent: None,
+        }
+    }
+
     /// Whether there is a group. The reply is 0 if there is none.
-    Group,
-    /// Whether there is a group. The reply is an error if there is none.
-    NeededGroup,
+    pub(super) fn at_group(key: &[u8], group: &[u8]) -> Self {
+        Self {
+            group: Some(group.to_vec()),
+            ..Self::at_stream(key)
+        }
+    }
+
+    /// What is said where there is no such thing.
+    pub(super) fn or(self, absent: String) -> Self {
+        Self {
+            absent: Some(absent),
+            ..self
+        }
+    }
 }
 
 /// Refuses the arguments of a command once it has looked.
@@ -370,22 +394,18 @@ pub(super) fn refuse_after(call: &mut Call<'_>, look: LookFirst, refusal: Refusa
     if call.is_early() {
         return Flow::Later;
     }
-    let (key, group) = (call.key().to_vec(), call.argument(2).to_vec());
     call.task(move |mut core, output, protocol| async move {
-        let (program, input) = match look {
-            LookFirst::Stream => (StreamProgram::Length, Input::new(protocol)),
-            LookFirst::Group | LookFirst::NeededGroup => {
-                (StreamProgram::Group, Input::new(protocol).bytes(&group))
-            }
+        let input = Input::new(protocol);
+        let (program, input) = match &look.group {
+            None => (StreamProgram::Length, input),
+            Some(group) => (StreamProgram::Group, input.bytes(group)),
         };
-        let looked = run(&mut core, &key, program, &input).await;
-        let refused = match looked {
-            Err(error) => Err(error.into()),
-            Ok(Some(_)) => Err(TaskFailure::Refused(refusal.0)),
-            Ok(None) if look == LookFirst::NeededGroup => {
-                Err(TaskFailure::Refused(no_such(shown_key(&key), &group)))
-            }
-            Ok(None) => Ok(0),
+        let looked = run(&mut core, &look.key, program, &input).await;
+        let refused = match (looked, look.absent) {
+            (Err(error), _) => Err(error.into()),
+            (Ok(Some(_)), _) => Err(TaskFailure::Refused(refusal.0)),
+            (Ok(None), Some(absent)) => Err(TaskFailure::Refused(absent)),
+            (Ok(None), None) => Ok(0),
         };
         finish(&output, protocol, refused, |writer, number| {
             writer.integer(number)
@@ -397,7 +417,10 @@ pub(super) fn refuse_after(call: &mut Call<'_>, look: LookFirst, refusal: Refusa
 pub(super) fn xdel(call: &mut Call<'_>) -> Result {
     let ids = match ids(call, 2) {
         Ok(ids) => ids,
-        Err(refusal) => return Ok(refuse_after(call, LookFirst::Stream, refusal)),
+        Err(refusal) => {
+            let look = LookFirst::at_stream(call.key());
+            return Ok(refuse_after(call, look, refusal));
+        }
     };
     let protocol = call.connection.protocol;
     if ids.len() == 1 && call.is_quiet_stream() {
@@ -525,7 +548,7 @@ pub(super) struct ReadEntries {
     pub(super) _held: Charge,
 }
 
-/// Reads entries of a range, at most so many.
+/// Reads entries of a range, at most a number of them.
 pub(super) async fn read_range(
     (core, output): Step<'_>,
     key: &[u8],
@@ -538,7 +561,10 @@ pub(super) async fn read_range(
         count: 0,
         _held: output.hold(0),
     };
-    while read.count < most && from <= to {
+    // What lies behind its end has no entries, but it is looked at which kind the key is.
+    let mut is_first = true;
+    while read.count < most && (from <= to || is_first) {
+        is_first = false;
         let input = Input::new(protocol).id(from).id(to);
         let input = input.flag(reverse).number(most - read.count);
         let Some(page) = run(core, key, StreamProgram::Range, &input).await? else {

@@ -235,7 +235,7 @@ pub(super) fn length(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) 
     Ok(TreeOutcome::Answer)
 }
 
-/// Writes entries of a range, at most so many, as one after the other. The number of the answer is
+/// Writes entries of a range, a bounded number, one after the other. The number of the answer is
 /// how many they are, the ID that of the last one; there may be more.
 pub(super) fn range(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) -> Ran {
     let mut given = Given::new(input);

@@ -10,13 +10,14 @@ use super::state::Stream;
 
 type Ran = Result<TreeOutcome, TreeStop>;
 
-const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.";
+/// What is said where there is no stream.
+pub(crate) const NO_KEY: &str = "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.";
 
 /// Elements of a group that goes, of each kind, that one step removes.
 const REMOVED_AT_ONCE: u64 = 256;
 
 /// What is said of a group that is not there.
-pub(super) fn no_group(group: &[u8], key: &[u8]) -> String {
+pub(crate) fn no_group(group: &[u8], key: &[u8]) -> String {
     let [group, key] = [group, key].map(String::from_utf8_lossy);
     format!("NOGROUP No such consumer group '{group}' for key name '{key}'")
 }

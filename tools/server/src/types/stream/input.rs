@@ -170,7 +170,7 @@ impl<'a> Answering<'a> {
         self.bytes.truncate(HEAD + len);
     }
 
-    /// Ends a page of so many things. If more follow behind a name, that comes last.
+    /// Ends a page of `count` things. If more follow behind a name, that comes last.
     pub(super) fn end_page(&mut self, count: u64, behind: Option<&[u8]>) {
         self.number(count);
         let Some(name) = behind else {
@@ -184,7 +184,7 @@ impl<'a> Answering<'a> {
         self.bytes.extend_from_slice(name);
     }
 
-    /// Puts the reply of entries or IDs, of which there are so many, between an ID and other IDs.
+    /// Puts the reply of `count` entries or IDs between an ID and other IDs.
     pub(super) fn wrap(&mut self, before: StreamId, count: u64, behind: &[StreamId]) {
         let entries = self.bytes.split_off(HEAD);
         let mut writer = self.writer();

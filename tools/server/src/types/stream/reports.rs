@@ -20,9 +20,9 @@ fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn write_optional(number: Option<u64>, answer: &mut Answering<'_>) {
+fn write_optional(number: Option<i64>, answer: &mut Answering<'_>) {
     match number {
-        Some(number) => answer.writer().integer(integer(number)),
+        Some(number) => answer.writer().integer(number),
         None => answer.writer().null(),
     }
 }
@@ -142,7 +142,7 @@ pub(super) fn groups(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) 
         writer.integer(integer(pending));
         write_field_id("last-delivered-id", group.last_id, &mut answer);
         answer.writer().bulk(b"entries-read");
-        write_optional(group.entries_read, &mut answer);
+        write_optional(group.entries_read.map(integer), &mut answer);
         answer.writer().bulk(b"lag");
         write_optional(lag, &mut answer);
         (count, last) = (count + 1, Some(name));
@@ -188,7 +188,7 @@ pub(super) fn group(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) -
     writer.bulk(name);
     write_field_id("last-delivered-id", open.group.last_id, &mut answer);
     answer.writer().bulk(b"entries-read");
-    write_optional(open.group.entries_read, &mut answer);
+    write_optional(open.group.entries_read.map(integer), &mut answer);
     answer.writer().bulk(b"lag");
     write_optional(lag, &mut answer);
     answer.writer().bulk(b"pel-count");

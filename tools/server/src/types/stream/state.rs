@@ -146,8 +146,9 @@ impl<'s, 'm> Stream<'s, 'm> {
         })
     }
 
-    /// How many entries a group has not read, if that can be told.
-    pub(super) fn lag(&mut self, group: &Group) -> Result<Option<u64>> {
+    /// How many entries a group has not read, if that can be told. It is negative if the group was
+    /// said to have read more than were added; as Redis.
+    pub(super) fn lag(&mut self, group: &Group) -> Result<Option<i64>> {
         let added = self.added()?;
         if added == 0 {
             return Ok(Some(0));
@@ -156,7 +157,8 @@ impl<'s, 'm> Stream<'s, 'm> {
             Some(read) if !self.has_tombstones(group.last_id)? => Some(read),
             _ => self.added_up_to(group.last_id)?,
         };
-        Ok(read.map(|read| added.saturating_sub(read)))
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        Ok(read.map(|read| signed(added) - signed(read)))
     }
 
     /// Has a group's last delivered ID move on to the ID of an entry.
