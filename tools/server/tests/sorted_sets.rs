@@ -5,10 +5,7 @@
 
 mod support;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
+use self::support::redis::Redis;
 use self::support::words::{WRONG_TYPE, expect};
 use self::support::{Client, Random, Served, on_servers, wait_until};
 
@@ -290,49 +287,6 @@ fn long_members_are_whole() {
             ":1"
         );
     });
-}
-
-/// A Redis of its own.
-struct Redis {
-    process: Child,
-    address: SocketAddr,
-}
-
-impl Redis {
-    /// Starts one of the version whose replies are compared; none if it is not installed.
-    fn start() -> Option<Self> {
-        let version = Command::new("redis-server")
-            .arg("--version")
-            .output()
-            .ok()?;
-        if !String::from_utf8_lossy(&version.stdout).contains("v=7.0.15") {
-            return None;
-        }
-        let port = TcpListener::bind(("127.0.0.1", 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no"])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        wait_until("Redis serves", || {
-            std::thread::sleep(Duration::from_millis(1));
-            TcpStream::connect(address).is_ok()
-        });
-        Some(Self { process, address })
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 const SCORES: &[&str] = &[

@@ -5,6 +5,7 @@
 pub(crate) mod client;
 pub(crate) mod history;
 pub(crate) mod long_values;
+pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod words;
 
