@@ -22,6 +22,7 @@ mod event;
 mod interpreter;
 #[cfg(feature = "lua")]
 mod json;
+mod keys;
 #[cfg(feature = "lua")]
 mod library;
 #[cfg(feature = "lua")]
@@ -47,4 +48,5 @@ pub use self::absent::Interpreter;
 pub use self::event::{Event, Job, Step};
 #[cfg(feature = "lua")]
 pub use self::interpreter::Interpreter;
+pub use self::keys::CalledCommand;
 pub use self::script::{Script, sha_of};

@@ -2,6 +2,8 @@
 
 use sha1::{Digest, Sha1};
 
+use crate::keys::{CalledCommand, called_commands};
+
 /// Engines that a first line may name.
 const ENGINE: &str = "lua";
 /// Flags that a first line may have; those without an effect here among them.
@@ -37,6 +39,8 @@ pub struct Script {
     pub allows_full_memory: bool,
     /// Its first line says what it does. Else that is not known before it runs.
     pub has_flags: bool,
+    /// The commands that it calls, if its text shows that it uses none but its keys.
+    pub commands: Option<Vec<CalledCommand>>,
 }
 
 impl Script {
@@ -51,6 +55,7 @@ impl Script {
             is_read_only: false,
             allows_full_memory: false,
             has_flags: false,
+            commands: called_commands(text),
         };
         if text.starts_with(b"#!") {
             script.read_first_line()?;

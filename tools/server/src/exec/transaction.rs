@@ -140,6 +140,11 @@ impl Reach {
         self.is_everywhere || self.shards[shard / 64 % 4] >> (shard % 64) & 1 != 0
     }
 
+    /// True if they may touch each of `count` shards.
+    pub(crate) fn is_all(&self, count: usize) -> bool {
+        self.shards(count).count() == count
+    }
+
     pub(crate) fn add_all(&mut self) {
         self.is_everywhere = true;
     }
