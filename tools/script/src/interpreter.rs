@@ -152,6 +152,7 @@ fn run(
             return Event::Ended {
                 reply: replies::error(&text),
                 is_compiled: false,
+                is_counted: false,
             };
         }
     };
@@ -162,17 +163,19 @@ fn run(
         return Event::Ended {
             reply: replies::bulk(job.script.sha.as_bytes()),
             is_compiled: true,
+            is_counted: false,
         };
     }
-    let reply = match library.call(lua, switch, &function, job) {
-        Ok(reply) => reply,
+    let (reply, is_counted) = match library.call(lua, switch, &function, job) {
+        Ok(replied) => replied,
         Err(error) => {
             let reason = switch.ended();
             let reason = reason.unwrap_or_else(|| match error {
                 mlua::Error::MemoryError(_) => out_of_memory(job.memory_bytes),
                 error => format!("ERR {error}"),
             });
-            replies::error(&format!("{reason} script: {}", job.script.sha))
+            let text = format!("{reason} script: {}", job.script.sha);
+            (replies::error(&text), false)
         }
     };
     library.forget();
@@ -181,6 +184,7 @@ fn run(
     Event::Ended {
         reply,
         is_compiled: true,
+        is_counted,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::numbers::general;
 use crate::patterns::{Capture, Matcher};
 use crate::replies::{Protocols, Reply, read};
 use crate::script::sha_of;
-use crate::shim::{protected_calls, shim};
+use crate::shim::{bounded, protected_calls, shim};
 use crate::switch::Switch;
 use crate::{bits, replies, structs};
 
@@ -27,6 +27,8 @@ const INSTRUCTIONS: u32 = 1000;
 const FRAMES_MAX: usize = 40;
 /// The name of `prelude.lua` in frames.
 const PRELUDE: &str = "=prelude";
+/// The field of an error that was counted; as Redis.
+const COUNTED: &str = "ignore_error_stats_update";
 /// Bytes that a function of a script makes at once, at most.
 const MADE_BYTES_MAX: usize = 64 << 20;
 
@@ -91,14 +93,15 @@ impl Library {
         self.is_clean.call(()).unwrap_or(false)
     }
 
-    /// Runs a compiled script; its reply.
+    /// Runs a compiled script; its reply, and whether that is the error of a command, which was
+    /// counted there.
     pub(crate) fn call(
         &self,
         lua: &Lua,
         switch: &Switch,
         script: &Function,
         job: &Job,
-    ) -> mlua::Result<Vec<u8>> {
+    ) -> mlua::Result<(Vec<u8>, bool)> {
         let strings = |all: &[Vec<u8>]| {
             let table = lua.create_table_with_capacity(all.len(), 0)?;
             for (place, one) in all.iter().enumerate() {
@@ -109,15 +112,24 @@ impl Library {
         let (keys, arguments) = (strings(&job.keys)?, strings(&job.arguments)?);
         let (ok, value): (bool, Value) = self.run.call((script, keys, arguments))?;
         let mut reply = Vec::new();
+        let is_counted = is_counted(&value)?;
         if ok {
             let protocols = Protocols {
                 is_resp3: job.is_resp3,
                 script_is_resp3: switch.protocol.get() == 3,
             };
             protocols.write(&mut reply, &value)?;
-            return Ok(reply);
+            return Ok((reply, is_counted));
         }
-        Ok(replies::error(&failure(switch, job, &value)?))
+        Ok((replies::error(&failure(switch, job, &value)?), is_counted))
+    }
+}
+
+/// True of the error of a command, which was counted when it was replied to the script.
+fn is_counted(value: &Value) -> mlua::Result<bool> {
+    match value {
+        Value::Table(table) => Ok(table.raw_get::<Value>(COUNTED)? == Value::Boolean(true)),
+        _ => Ok(false),
     }
 }
 
@@ -193,8 +205,12 @@ fn word(value: &Value) -> Option<Vec<u8>> {
 fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     let out = Rc::clone(switch);
     let call = lua.create_function(move |lua, values: Variadic<Value>| {
-        let result = call(lua, &out, &values)?;
-        checked(lua, result.map_err(Failure::Text))
+        let (value, is_sent) = match call(lua, &out, &values)? {
+            Ok(value) => return Ok((true, value, true)),
+            Err(Refused::Unsent(text)) => (text.to_owned(), false),
+            Err(Refused::Sent(text)) => (text, true),
+        };
+        Ok((false, Value::String(lua.create_string(value)?), is_sent))
     })?;
     host.raw_set("call", call)?;
     let out = Rc::clone(switch);
@@ -234,12 +250,7 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
         out.work(work).map_err(mlua::Error::RuntimeError)
     })?;
     host.raw_set("work", work)?;
-    let (pcall, xpcall) = protected_calls(lua)?;
-    host.raw_set("pcall", pcall)?;
-    host.raw_set("xpcall", xpcall)?;
-    host.raw_set("shim", lua.create_function(shim)?)?;
-    let is_of_c = lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?;
-    host.raw_set("is_of_c", is_of_c)?;
+    add_shims(lua, host)?;
     host.raw_set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let out = Rc::clone(switch);
     let compile =
@@ -263,6 +274,18 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     Ok(())
 }
 
+/// Functions of C, and about them.
+fn add_shims(lua: &Lua, host: &Table) -> mlua::Result<()> {
+    let (pcall, xpcall) = protected_calls(lua)?;
+    host.raw_set("pcall", pcall)?;
+    host.raw_set("xpcall", xpcall)?;
+    host.raw_set("shim", lua.create_function(shim)?)?;
+    host.raw_set("bounded", lua.create_function(bounded)?)?;
+    let is_of_c = lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?;
+    host.raw_set("is_of_c", is_of_c)?;
+    Ok(())
+}
+
 /// Comes back with an event, and notes the end if that is what follows.
 fn resumed(switch: &Switch, event: Event) -> Option<Vec<u8>> {
     match switch.suspend(event) {
@@ -275,28 +298,40 @@ fn resumed(switch: &Switch, event: Event) -> Option<Vec<u8>> {
     }
 }
 
+/// Why a command that a script calls has no value.
+enum Refused {
+    /// It was not sent.
+    Unsent(&'static str),
+    /// Its reply is an error.
+    Sent(String),
+}
+
 /// Calls a command.
-fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Value, String>> {
+fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Value, Refused>> {
     if let Some(reason) = switch.ended() {
-        return Ok(Err(reason));
+        return Ok(Err(Refused::Sent(reason)));
     }
     if values.is_empty() {
         let text = "ERR Please specify at least one argument for this redis lib call";
-        return Ok(Err(text.to_owned()));
+        return Ok(Err(Refused::Unsent(text)));
     }
     let words: Option<Vec<_>> = values.iter().map(word).collect();
     let Some(words) = words else {
         let text = "ERR Lua redis lib command arguments must be strings or integers";
-        return Ok(Err(text.to_owned()));
+        return Ok(Err(Refused::Unsent(text)));
     };
     let is_resp3 = switch.protocol.get() == 3;
     let Some(reply) = resumed(switch, Event::Call { words, is_resp3 }) else {
         let reason = switch.ended();
-        return Ok(Err(reason.unwrap_or_else(|| "ERR no reply".to_owned())));
+        let reason = reason.unwrap_or_else(|| "ERR no reply".to_owned());
+        return Ok(Err(Refused::Sent(reason)));
     };
     Ok(match read(lua, &reply)? {
         Reply::Value(value) => Ok(value),
-        Reply::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
+        Reply::Error(text) => {
+            let text = String::from_utf8_lossy(&text).into_owned();
+            Err(Refused::Sent(text))
+        }
     })
 }
 
@@ -704,7 +739,7 @@ fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::R
         ("message_unpack_limit", 2),
     ] {
         let function = lua.create_function(move |lua, values: Variadic<Value>| {
-            checked(lua, unpack(lua, &values, kind).map(multi))
+            checked(lua, unpacked(lua, &values, kind).map(multi))
         })?;
         host.raw_set(name, function)?;
     }
@@ -712,7 +747,7 @@ fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::R
 }
 
 /// Unpacks all values, one (1), or as many as are wanted (2), which return where they end.
-fn unpack(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failure> {
+fn unpacked(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failure> {
     let data = text_of(values.first(), (1, "unpack"))?;
     let integer_at = |place: usize, default: i64| match values.get(place) {
         Some(Value::Number(number)) => crate::numbers::integer(*number),
@@ -742,10 +777,10 @@ fn unpack(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failur
     let takes_all = limit == 0;
     let limit = usize::try_from(limit).unwrap_or(0);
     let mut unpacker = Unpacker { lua, bytes: rest };
-    let mut unpacked = Vec::new();
-    while !unpacker.bytes.is_empty() && (takes_all || unpacked.len() < limit) {
-        unpacked.push(unpacker.value(0)?);
-        if unpacked.len() > 7000 {
+    let mut read = Vec::new();
+    while !unpacker.bytes.is_empty() && (takes_all || read.len() < limit) {
+        read.push(unpacker.value(0)?);
+        if read.len() > 7000 {
             return Err("too many values to unpack".to_owned().into());
         }
     }
@@ -757,9 +792,9 @@ fn unpack(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failur
         } else {
             end as f64
         };
-        unpacked.insert(0, Value::Number(end));
+        read.insert(0, Value::Number(end));
     }
-    Ok(unpacked)
+    Ok(read)
 }
 
 /// Changes a setting of JSON, if there are values; returns what it is.

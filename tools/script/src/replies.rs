@@ -128,7 +128,7 @@ impl Protocols {
         }
         let (mut elements, mut count) = (Vec::new(), 0);
         loop {
-            let element: Value = table.get(count + 1)?;
+            let element: Value = table.raw_get(count + 1)?;
             if element.is_nil() {
                 break;
             }

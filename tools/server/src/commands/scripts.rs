@@ -16,6 +16,7 @@ use super::{Call, Command, Flow, Refusal};
 use crate::cores::message::{KilledScripts, Question};
 use crate::exec::script_run::{Next, ScriptRun};
 use crate::exec::transaction::{Added, BESIDE_BYTES, Queue};
+use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Protocol, Writer};
 use crate::scripts::{SLICE_INSTRUCTIONS, owner_of, sha_of_words};
 use crate::steps;
@@ -96,8 +97,11 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         return start(call, by_sha, is_read_only);
     }
     let keys = key_count(call)?;
-    if by_sha && known(call)?.is_none() {
-        return Ok(Flow::Later);
+    if by_sha {
+        match known(call)? {
+            Some(script) => admit(call, &script, is_read_only)?,
+            None => return Ok(Flow::Later),
+        }
     }
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
     let kept = call.connection.account.may_have(bytes);
@@ -132,6 +136,20 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     near.sort_unstable();
     near.dedup();
     Ok(call.run_alone(queue, near))
+}
+
+/// Refuses a script whose first line says what it does not have leave to do now; as Redis.
+fn admit(call: &Call<'_>, script: &Script, is_read_only: bool) -> std::result::Result<(), Refusal> {
+    if !script.has_flags || script.is_read_only {
+        return Ok(());
+    }
+    if is_read_only {
+        return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+    }
+    if !script.allows_full_memory && call.serving.shared.memory_limit.is_exceeded() {
+        return Err(OUT_OF_MEMORY.into());
+    }
+    Ok(())
 }
 
 /// The script that the command names by its digest; `None` while its owner is asked. That may be
@@ -185,6 +203,7 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
             None => Arc::new(Script::new(text).map_err(Refusal)?),
         }
     };
+    admit(call, &script, is_read_only)?;
     let memory_bytes = memory_bytes(call);
     let words = |places: std::ops::Range<usize>| {
         places
