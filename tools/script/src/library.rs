@@ -27,10 +27,10 @@ const INSTRUCTIONS: u32 = 1000;
 const FRAMES_MAX: usize = 40;
 /// The name of `prelude.lua` in frames.
 const PRELUDE: &str = "=prelude";
+/// What Lua says when there is no memory.
+const LACKS_MEMORY: &str = "not enough memory";
 /// The field of an error that was counted; as Redis.
 const COUNTED: &str = "ignore_error_stats_update";
-/// Bytes that a function of a script makes at once, at most.
-const MADE_BYTES_MAX: usize = 64 << 20;
 
 /// A new state of Lua.
 pub(crate) fn state() -> Result<Lua, String> {
@@ -55,8 +55,8 @@ impl Library {
         let settings = Rc::new(Cell::new(Settings::default()));
         add_calls(lua, &host, switch)?;
         add_strings(lua, &host, switch)?;
-        add_codecs(lua, &host, &settings)?;
-        add_structs(lua, &host)?;
+        add_codecs(lua, &host, switch, &settings)?;
+        add_structs(lua, &host, switch)?;
         let chunk = lua.load(include_str!("prelude.lua")).set_name(PRELUDE);
         let made: Table = chunk.call(host)?;
         let ended = Rc::clone(switch);
@@ -115,6 +115,7 @@ impl Library {
         let is_counted = is_counted(&value)?;
         if ok {
             let protocols = Protocols {
+                switch,
                 is_resp3: job.is_resp3,
                 script_is_resp3: switch.protocol.get() == 3,
             };
@@ -142,7 +143,7 @@ fn failure(switch: &Switch, job: &Job, value: &Value) -> mlua::Result<String> {
             _ => String::new(),
         };
         let text = switch.ended().unwrap_or_else(|| {
-            if text.contains("not enough memory") {
+            if text.contains(LACKS_MEMORY) {
                 out_of_memory(job.memory_bytes)
             } else {
                 format!("ERR Error running script, {text}")
@@ -155,9 +156,11 @@ fn failure(switch: &Switch, job: &Job, value: &Value) -> mlua::Result<String> {
         (None, Value::String(text)) => text.to_string_lossy(),
         (None, _) => "ERR unknown error".to_owned(),
     };
-    let text = match text.strip_suffix("not enough memory") {
-        Some(_) => out_of_memory(job.memory_bytes),
-        None => text,
+    let lacks_memory = text.ends_with(LACKS_MEMORY) || text.contains("memory error:");
+    let text = if lacks_memory {
+        out_of_memory(job.memory_bytes)
+    } else {
+        text
     };
     let source: Option<LuaString> = thrown.raw_get("source").unwrap_or(None);
     let line: Option<i64> = thrown.raw_get("line").unwrap_or(None);
@@ -315,6 +318,13 @@ fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Val
         let text = "ERR Please specify at least one argument for this redis lib call";
         return Ok(Err(Refused::Unsent(text)));
     }
+    let bytes = values.iter().map(|value| match value {
+        Value::String(text) => text.as_bytes().len(),
+        _ => 0,
+    });
+    if !switch.may_make(bytes.sum()) {
+        return Ok(Err(Refused::Unsent("ERR the command is too long")));
+    }
     let words: Option<Vec<_>> = values.iter().map(word).collect();
     let Some(words) = words else {
         let text = "ERR Lua redis lib command arguments must be strings or integers";
@@ -326,7 +336,7 @@ fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Val
         let reason = reason.unwrap_or_else(|| "ERR no reply".to_owned());
         return Ok(Err(Refused::Sent(reason)));
     };
-    Ok(match read(lua, &reply)? {
+    Ok(match read(lua, switch, &reply)? {
         Reply::Value(value) => Ok(value),
         Reply::Error(text) => {
             let text = String::from_utf8_lossy(&text).into_owned();
@@ -529,10 +539,7 @@ fn gsub(switch: &Switch, values: &[Value]) -> Result<(Vec<u8>, usize), Failure> 
         |matcher, behind, at, end| {
             count += 1;
             out.extend_from_slice(&text[behind..at]);
-            if out.len() > MADE_BYTES_MAX {
-                return Err(Failure::Text("not enough memory".to_owned()));
-            }
-            replace(&mut out, &by, matcher, &text[at..end])
+            replace((switch, &mut out), &by, matcher, &text[at..end])
         },
     )?;
     out.extend_from_slice(&text[behind..]);
@@ -541,7 +548,7 @@ fn gsub(switch: &Switch, values: &[Value]) -> Result<(Vec<u8>, usize), Failure> 
 
 /// Adds what a match is replaced by.
 fn replace(
-    out: &mut Vec<u8>,
+    (switch, out): (&Switch, &mut Vec<u8>),
     by: &[u8],
     matcher: &Matcher<'_>,
     whole: &[u8],
@@ -550,6 +557,9 @@ fn replace(
     let mut place = 0;
     while let Some(&byte) = by.get(place) {
         place += 1;
+        if !switch.may_make(out.len()) {
+            return Err(Failure::Text("not enough memory".to_owned()));
+        }
         if byte != b'%' {
             out.push(byte);
             continue;
@@ -691,14 +701,19 @@ fn error_text(text: &[u8]) -> Vec<u8> {
 }
 
 /// Functions of JSON and MessagePack.
-fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::Result<()> {
-    let shared = Rc::clone(settings);
+fn add_codecs(
+    lua: &Lua,
+    host: &Table,
+    switch: &Rc<Switch>,
+    settings: &Rc<SharedSettings>,
+) -> mlua::Result<()> {
+    let (shared, bounds) = (Rc::clone(settings), Rc::clone(switch));
     let encode = lua.create_function(move |lua, values: Variadic<Value>| {
         let Some(value) = values.first().filter(|_| values.len() == 1) else {
             let text = "bad argument #1 to 'encode' (expected 1 argument)".to_owned();
             return checked::<()>(lua, Err(Failure::Text(text)));
         };
-        let limits = (shared.get(), MADE_BYTES_MAX);
+        let limits = (shared.get(), bounds.bytes_max());
         let encoded = Encoder::encode(lua, limits, value);
         checked(lua, encoded.and_then(|json| Ok(lua.create_string(json)?)))
     })?;
@@ -722,14 +737,16 @@ fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::R
         checked(lua, set.map(multi))
     })?;
     host.raw_set("json_setting", setting)?;
-    let function = lua.create_function(|lua, values: Variadic<Value>| {
+    let bounds = Rc::clone(switch);
+    let function = lua.create_function(move |lua, values: Variadic<Value>| {
         let mut out = Vec::new();
         if values.is_empty() {
             let text = "bad argument #0 to 'pack' (MessagePack pack needs input.)".to_owned();
             return checked::<()>(lua, Err(Failure::Text(text)));
         }
-        let packed =
-            (values.iter()).try_for_each(|value| pack((&mut out, MADE_BYTES_MAX), lua, value, 0));
+        let most = bounds.bytes_max();
+        let mut all = values.iter();
+        let packed = all.try_for_each(|value| pack((&mut out, most), lua, value, 0));
         checked(lua, packed.and_then(|()| Ok(lua.create_string(&out)?)))
     })?;
     host.raw_set("message_pack", function)?;
@@ -878,10 +895,12 @@ fn is_before_start(place: Option<&Value>) -> bool {
 }
 
 /// Functions of `struct` and `bit`.
-fn add_structs(lua: &Lua, host: &Table) -> mlua::Result<()> {
-    let function = lua.create_function(|lua, values: Variadic<Value>| {
+fn add_structs(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
+    let bounds = Rc::clone(switch);
+    let function = lua.create_function(move |lua, values: Variadic<Value>| {
         let packed = text_of(values.first(), (1, "pack")).and_then(|format| {
-            structs::pack(&format, values.get(1..).unwrap_or_default(), MADE_BYTES_MAX)
+            let values = values.get(1..).unwrap_or_default();
+            structs::pack(&format, values, bounds.bytes_max())
         });
         checked(lua, packed.and_then(|bytes| Ok(lua.create_string(bytes)?)))
     })?;

@@ -320,6 +320,43 @@ const HOSTILE: &[(&str, &str)] = &[
     ),
     ("error()", "ERR nil"),
     ("return table.concat({}, 'x', 1, 1e8)", "ERR"),
+    // A text that is named often is one in the state of Lua alone.
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return redis.call(unpack(t))",
+        "the command is too long",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end return t",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = {err = s} end return t",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e6), {} for i = 1, 500 do t = {s, s, t} end return t",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return cjson.encode(t)",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return cmsgpack.pack(t)",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return table.concat(t)",
+        "bytes of memory",
+    ),
+    (
+        "return #string.gsub(string.rep('x', 1e5), '.+', string.rep('%0', 1e5))",
+        "bytes of memory",
+    ),
     ("return unpack({}, 1, 1e8)", "too many results"),
     ("return unpack({}, -2, 2147483647)", "too many results"),
     ("return unpack({}, -2147483648, -2)", "too many results"),
