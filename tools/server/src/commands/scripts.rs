@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX};
-use farcore_script::{Job, Script, Step};
+use farcore_script::{Job, SCRIPT_BYTES_MAX, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
@@ -196,9 +196,10 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         }
     } else {
         let text = call.argument(1);
-        steps::count_walked(text.len());
-        let sha = farcore_script::sha_of(text);
-        match call.serving.scripts.find(&sha) {
+        steps::count_walked(text.len().min(SCRIPT_BYTES_MAX));
+        let is_short = text.len() <= SCRIPT_BYTES_MAX;
+        let sha = is_short.then(|| farcore_script::sha_of(text));
+        match sha.and_then(|sha| call.serving.scripts.find(&sha)) {
             Some(script) => Arc::clone(script),
             None => Arc::new(Script::new(text).map_err(Refusal)?),
         }
