@@ -58,5 +58,7 @@ pub enum Event {
         reply: Vec<u8>,
         /// The script was compiled: it is no more than text if not.
         is_compiled: bool,
+        /// The reply is the error of a command that it called, which was counted there.
+        is_counted: bool,
     },
 }

@@ -12,6 +12,7 @@ use mlua::{Function, Lua, LuaString, Value};
 use crate::event::{Event, Job, Step};
 use crate::library::{self, Library};
 use crate::replies;
+use crate::script::SCRIPT_BYTES_MAX;
 use crate::switch::Switch;
 
 /// Bytes of a stack; the system gives memory for what of it is used. Lua nests 200 calls of its
@@ -23,8 +24,6 @@ const KEPT_BYTES_MAX: usize = 512 << 10;
 const COMPILED_MAX: usize = 64;
 /// Name of scripts in texts of errors.
 const CHUNK: &str = "@user_script";
-/// Bytes of a script, or of text that one compiles, at most: a compiler is not interrupted.
-pub(crate) const CODE_BYTES_MAX: usize = 256 << 10;
 
 /// An interpreter of scripts.
 pub struct Interpreter {
@@ -136,43 +135,43 @@ fn run(
     compiled: &mut HashMap<String, Function>,
     job: &Job,
 ) -> Event {
-    switch.begin(job.slice);
+    switch.begin(job.slice, job.memory_bytes);
     let limit = job.memory_bytes.max(lua.used_memory() + (64 << 10));
     // Those of the interpreter itself know a limit.
     let _ = lua.set_memory_limit(limit);
     lua.gc_restart();
-    let function = match compiled.get(&job.script.sha) {
-        Some(function) => Ok(function.clone()),
-        None => compile(lua, library, job.script.code()),
-    };
-    let function = match function {
+    let known = compiled.get(&job.script.sha).cloned();
+    let function = match known.map_or_else(|| compile(lua, library, job.script.code()), Ok) {
         Ok(function) => function,
         Err(text) => {
             let text = format!("ERR Error compiling script (new function): {text}");
             return Event::Ended {
                 reply: replies::error(&text),
                 is_compiled: false,
+                is_counted: false,
             };
         }
     };
-    compiled
-        .entry(job.script.sha.clone())
-        .or_insert_with(|| function.clone());
+    if !compiled.contains_key(&job.script.sha) {
+        compiled.insert(job.script.sha.clone(), function.clone());
+    }
     if job.only_compiles {
         return Event::Ended {
             reply: replies::bulk(job.script.sha.as_bytes()),
             is_compiled: true,
+            is_counted: false,
         };
     }
-    let reply = match library.call(lua, switch, &function, job) {
-        Ok(reply) => reply,
+    let (reply, is_counted) = match library.call(lua, switch, &function, job) {
+        Ok(replied) => replied,
         Err(error) => {
             let reason = switch.ended();
             let reason = reason.unwrap_or_else(|| match error {
                 mlua::Error::MemoryError(_) => out_of_memory(job.memory_bytes),
                 error => format!("ERR {error}"),
             });
-            replies::error(&format!("{reason} script: {}", job.script.sha))
+            let text = format!("{reason} script: {}", job.script.sha);
+            (replies::error(&text), false)
         }
     };
     library.forget();
@@ -181,6 +180,7 @@ fn run(
     Event::Ended {
         reply,
         is_compiled: true,
+        is_counted,
     }
 }
 
@@ -191,9 +191,6 @@ pub(crate) fn out_of_memory(bytes: usize) -> String {
 
 /// Compiles text; the text of an error if it is no Lua.
 fn compile(lua: &Lua, library: &Library, code: &[u8]) -> Result<Function, String> {
-    if code.len() > CODE_BYTES_MAX {
-        return Err(format!("a script takes at most {CODE_BYTES_MAX} bytes"));
-    }
     let chunk = lua.load(code).set_name(CHUNK).set_mode(ChunkMode::Text);
     let chunk = chunk.set_environment(library.globals());
     chunk.into_function().map_err(|error| match error {
@@ -209,9 +206,9 @@ pub(crate) fn compile_text(
     name: Option<&LuaString>,
 ) -> mlua::Result<Result<Value, String>> {
     let bytes = code.as_bytes();
-    if bytes.len() > CODE_BYTES_MAX {
+    if bytes.len() > SCRIPT_BYTES_MAX {
         return Ok(Err(format!(
-            "a script takes at most {CODE_BYTES_MAX} bytes"
+            "a script takes at most {SCRIPT_BYTES_MAX} bytes"
         )));
     }
     let name = match name {

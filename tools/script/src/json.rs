@@ -519,3 +519,38 @@ fn wrong(expected: &str, found: &Token, at: usize) -> Failure {
     };
     format!("Expected {expected} but found {found} at character {at}").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::state;
+
+    #[test]
+    fn any_text_is_no_json_or_read_and_written_alike() {
+        let lua = state().expect("a state");
+        let settings = Settings {
+            encodes_invalid: true,
+            ..Settings::default()
+        };
+        let encoded = |value: &Value| Encoder::encode(&lua, (settings, usize::MAX), value);
+        farcore_fuzz::Target::new("script json")
+            .seed(br#"{"a":[1,-2.5e3,true,false,null,"b\u00e9\n\ud83d\ude00"],"":{}}"#)
+            .seed(b"[[[[1]]],0x1f,nan,-inf,0e10]")
+            .words(&["\\u", "null", "[", "]", "{", "}", "\":", "1e308", "\\ud83d"])
+            .memory(4 << 20, 1024)
+            .run(|bytes| {
+                let Ok(value) = Decoder::decode(&lua, settings, bytes) else {
+                    return;
+                };
+                let Ok(first) = encoded(&value) else {
+                    // An array with an element far beyond the others.
+                    return;
+                };
+                let again = Decoder::decode(&lua, settings, &first).expect("what was written");
+                // The elements of objects have no order.
+                let second = encoded(&again).expect("what was read").len();
+                assert_eq!(first.len(), second, "{}", String::from_utf8_lossy(&first));
+                let _ = lua.gc_collect();
+            });
+    }
+}

@@ -69,7 +69,9 @@ fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
                 Some(end) => 2 + end,
                 None => rest.find('\n').unwrap_or(rest.len()),
             };
-        } else if first == b'[' && let Some(end) = long_end(rest) {
+        } else if first == b'['
+            && let Some(end) = long_end(rest)
+        {
             found.push(Token::OtherText);
             at += end;
         } else if first == b'"' || first == b'\'' {
@@ -100,7 +102,10 @@ fn long_end(text: &str) -> Option<usize> {
         return None;
     }
     let close = format!("]{}]", "=".repeat(level));
-    Some(text.find(&close).map_or(text.len(), |end| end + close.len()))
+    Some(
+        text.find(&close)
+            .map_or(text.len(), |end| end + close.len()),
+    )
 }
 
 /// A text in quotes, and where it ends; `None` if it has no end.
@@ -159,7 +164,8 @@ pub(crate) fn called_commands(text: &[u8]) -> Option<Vec<CalledCommand>> {
                 match member {
                     "call" | "pcall" => called.push(call(&tokens, place + 3)?),
                     // What is assigned could be another function.
-                    _ if HARMLESS.contains(&member) && at(place + 3) != Some(Token::Sign(b'=')) => {}
+                    _ if HARMLESS.contains(&member) && at(place + 3) != Some(Token::Sign(b'=')) => {
+                    }
                     _ => return None,
                 }
             }
@@ -171,7 +177,12 @@ pub(crate) fn called_commands(text: &[u8]) -> Option<Vec<CalledCommand>> {
 
 /// True if a token is an argument of a call that is seen: it comes behind a name and a comma.
 fn is_argument(tokens: &[Token<'_>], place: usize) -> bool {
-    let before = |back: usize| place.checked_sub(back).and_then(|at| tokens.get(at)).copied();
+    let before = |back: usize| {
+        place
+            .checked_sub(back)
+            .and_then(|at| tokens.get(at))
+            .copied()
+    };
     before(1) == Some(Token::Sign(b',')) && matches!(before(2), Some(Token::Text(_)))
 }
 
@@ -277,7 +288,9 @@ mod tests {
     fn any_text_is_walked_to_its_end() {
         farcore_fuzz::Target::new("script-keys")
             .seed("return redis.call('get', KEYS[1])")
-            .words(&["redis", ".call(", "KEYS", "[", "]", "'", "\"", "--", "[[", "]]", "\\"])
+            .words(&[
+                "redis", ".call(", "KEYS", "[", "]", "'", "\"", "--", "[[", "]]", "\\",
+            ])
             .longest(200)
             .run(|text| {
                 let _ = called_commands(text);

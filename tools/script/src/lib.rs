@@ -49,4 +49,4 @@ pub use self::event::{Event, Job, Step};
 #[cfg(feature = "lua")]
 pub use self::interpreter::Interpreter;
 pub use self::keys::CalledCommand;
-pub use self::script::{Script, sha_of};
+pub use self::script::{SCRIPT_BYTES_MAX, Script, sha_of};

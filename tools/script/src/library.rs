@@ -17,7 +17,7 @@ use crate::numbers::general;
 use crate::patterns::{Capture, Matcher};
 use crate::replies::{Protocols, Reply, read};
 use crate::script::sha_of;
-use crate::shim::{protected_calls, shim};
+use crate::shim::{bounded, protected_calls, shim};
 use crate::switch::Switch;
 use crate::{bits, replies, structs};
 
@@ -27,8 +27,10 @@ const INSTRUCTIONS: u32 = 1000;
 const FRAMES_MAX: usize = 40;
 /// The name of `prelude.lua` in frames.
 const PRELUDE: &str = "=prelude";
-/// Bytes that a function of a script makes at once, at most.
-const MADE_BYTES_MAX: usize = 64 << 20;
+/// What Lua says when there is no memory.
+const LACKS_MEMORY: &str = "not enough memory";
+/// The field of an error that was counted; as Redis.
+const COUNTED: &str = "ignore_error_stats_update";
 
 /// A new state of Lua.
 pub(crate) fn state() -> Result<Lua, String> {
@@ -53,8 +55,8 @@ impl Library {
         let settings = Rc::new(Cell::new(Settings::default()));
         add_calls(lua, &host, switch)?;
         add_strings(lua, &host, switch)?;
-        add_codecs(lua, &host, &settings)?;
-        add_structs(lua, &host)?;
+        add_codecs(lua, &host, switch, &settings)?;
+        add_structs(lua, &host, switch)?;
         let chunk = lua.load(include_str!("prelude.lua")).set_name(PRELUDE);
         let made: Table = chunk.call(host)?;
         let ended = Rc::clone(switch);
@@ -91,14 +93,15 @@ impl Library {
         self.is_clean.call(()).unwrap_or(false)
     }
 
-    /// Runs a compiled script; its reply.
+    /// Runs a compiled script; its reply, and whether that is the error of a command, which was
+    /// counted there.
     pub(crate) fn call(
         &self,
         lua: &Lua,
         switch: &Switch,
         script: &Function,
         job: &Job,
-    ) -> mlua::Result<Vec<u8>> {
+    ) -> mlua::Result<(Vec<u8>, bool)> {
         let strings = |all: &[Vec<u8>]| {
             let table = lua.create_table_with_capacity(all.len(), 0)?;
             for (place, one) in all.iter().enumerate() {
@@ -109,15 +112,25 @@ impl Library {
         let (keys, arguments) = (strings(&job.keys)?, strings(&job.arguments)?);
         let (ok, value): (bool, Value) = self.run.call((script, keys, arguments))?;
         let mut reply = Vec::new();
+        let is_counted = is_counted(&value)?;
         if ok {
             let protocols = Protocols {
+                switch,
                 is_resp3: job.is_resp3,
                 script_is_resp3: switch.protocol.get() == 3,
             };
             protocols.write(&mut reply, &value)?;
-            return Ok(reply);
+            return Ok((reply, is_counted));
         }
-        Ok(replies::error(&failure(switch, job, &value)?))
+        Ok((replies::error(&failure(switch, job, &value)?), is_counted))
+    }
+}
+
+/// True of the error of a command, which was counted when it was replied to the script.
+fn is_counted(value: &Value) -> mlua::Result<bool> {
+    match value {
+        Value::Table(table) => Ok(table.raw_get::<Value>(COUNTED)? == Value::Boolean(true)),
+        _ => Ok(false),
     }
 }
 
@@ -130,7 +143,7 @@ fn failure(switch: &Switch, job: &Job, value: &Value) -> mlua::Result<String> {
             _ => String::new(),
         };
         let text = switch.ended().unwrap_or_else(|| {
-            if text.contains("not enough memory") {
+            if text.contains(LACKS_MEMORY) {
                 out_of_memory(job.memory_bytes)
             } else {
                 format!("ERR Error running script, {text}")
@@ -143,9 +156,11 @@ fn failure(switch: &Switch, job: &Job, value: &Value) -> mlua::Result<String> {
         (None, Value::String(text)) => text.to_string_lossy(),
         (None, _) => "ERR unknown error".to_owned(),
     };
-    let text = match text.strip_suffix("not enough memory") {
-        Some(_) => out_of_memory(job.memory_bytes),
-        None => text,
+    let lacks_memory = text.ends_with(LACKS_MEMORY) || text.contains("memory error:");
+    let text = if lacks_memory {
+        out_of_memory(job.memory_bytes)
+    } else {
+        text
     };
     let source: Option<LuaString> = thrown.raw_get("source").unwrap_or(None);
     let line: Option<i64> = thrown.raw_get("line").unwrap_or(None);
@@ -193,8 +208,12 @@ fn word(value: &Value) -> Option<Vec<u8>> {
 fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     let out = Rc::clone(switch);
     let call = lua.create_function(move |lua, values: Variadic<Value>| {
-        let result = call(lua, &out, &values)?;
-        checked(lua, result.map_err(Failure::Text))
+        let (value, is_sent) = match call(lua, &out, &values)? {
+            Ok(value) => return Ok((true, value, true)),
+            Err(Refused::Unsent(text)) => (text.to_owned(), false),
+            Err(Refused::Sent(text)) => (text, true),
+        };
+        Ok((false, Value::String(lua.create_string(value)?), is_sent))
     })?;
     host.raw_set("call", call)?;
     let out = Rc::clone(switch);
@@ -234,12 +253,7 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
         out.work(work).map_err(mlua::Error::RuntimeError)
     })?;
     host.raw_set("work", work)?;
-    let (pcall, xpcall) = protected_calls(lua)?;
-    host.raw_set("pcall", pcall)?;
-    host.raw_set("xpcall", xpcall)?;
-    host.raw_set("shim", lua.create_function(shim)?)?;
-    let is_of_c = lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?;
-    host.raw_set("is_of_c", is_of_c)?;
+    add_shims(lua, host)?;
     host.raw_set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let out = Rc::clone(switch);
     let compile =
@@ -263,6 +277,18 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     Ok(())
 }
 
+/// Functions of C, and about them.
+fn add_shims(lua: &Lua, host: &Table) -> mlua::Result<()> {
+    let (pcall, xpcall) = protected_calls(lua)?;
+    host.raw_set("pcall", pcall)?;
+    host.raw_set("xpcall", xpcall)?;
+    host.raw_set("shim", lua.create_function(shim)?)?;
+    host.raw_set("bounded", lua.create_function(bounded)?)?;
+    let is_of_c = lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?;
+    host.raw_set("is_of_c", is_of_c)?;
+    Ok(())
+}
+
 /// Comes back with an event, and notes the end if that is what follows.
 fn resumed(switch: &Switch, event: Event) -> Option<Vec<u8>> {
     match switch.suspend(event) {
@@ -275,28 +301,47 @@ fn resumed(switch: &Switch, event: Event) -> Option<Vec<u8>> {
     }
 }
 
+/// Why a command that a script calls has no value.
+enum Refused {
+    /// It was not sent.
+    Unsent(&'static str),
+    /// Its reply is an error.
+    Sent(String),
+}
+
 /// Calls a command.
-fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Value, String>> {
+fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Value, Refused>> {
     if let Some(reason) = switch.ended() {
-        return Ok(Err(reason));
+        return Ok(Err(Refused::Sent(reason)));
     }
     if values.is_empty() {
         let text = "ERR Please specify at least one argument for this redis lib call";
-        return Ok(Err(text.to_owned()));
+        return Ok(Err(Refused::Unsent(text)));
+    }
+    let bytes = values.iter().map(|value| match value {
+        Value::String(text) => text.as_bytes().len(),
+        _ => 0,
+    });
+    if !switch.may_make(bytes.sum()) {
+        return Ok(Err(Refused::Unsent("ERR the command is too long")));
     }
     let words: Option<Vec<_>> = values.iter().map(word).collect();
     let Some(words) = words else {
         let text = "ERR Lua redis lib command arguments must be strings or integers";
-        return Ok(Err(text.to_owned()));
+        return Ok(Err(Refused::Unsent(text)));
     };
     let is_resp3 = switch.protocol.get() == 3;
     let Some(reply) = resumed(switch, Event::Call { words, is_resp3 }) else {
         let reason = switch.ended();
-        return Ok(Err(reason.unwrap_or_else(|| "ERR no reply".to_owned())));
+        let reason = reason.unwrap_or_else(|| "ERR no reply".to_owned());
+        return Ok(Err(Refused::Sent(reason)));
     };
-    Ok(match read(lua, &reply)? {
+    Ok(match read(lua, switch, &reply)? {
         Reply::Value(value) => Ok(value),
-        Reply::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
+        Reply::Error(text) => {
+            let text = String::from_utf8_lossy(&text).into_owned();
+            Err(Refused::Sent(text))
+        }
     })
 }
 
@@ -494,10 +539,7 @@ fn gsub(switch: &Switch, values: &[Value]) -> Result<(Vec<u8>, usize), Failure> 
         |matcher, behind, at, end| {
             count += 1;
             out.extend_from_slice(&text[behind..at]);
-            if out.len() > MADE_BYTES_MAX {
-                return Err(Failure::Text("not enough memory".to_owned()));
-            }
-            replace(&mut out, &by, matcher, &text[at..end])
+            replace((switch, &mut out), &by, matcher, &text[at..end])
         },
     )?;
     out.extend_from_slice(&text[behind..]);
@@ -506,7 +548,7 @@ fn gsub(switch: &Switch, values: &[Value]) -> Result<(Vec<u8>, usize), Failure> 
 
 /// Adds what a match is replaced by.
 fn replace(
-    out: &mut Vec<u8>,
+    (switch, out): (&Switch, &mut Vec<u8>),
     by: &[u8],
     matcher: &Matcher<'_>,
     whole: &[u8],
@@ -515,6 +557,9 @@ fn replace(
     let mut place = 0;
     while let Some(&byte) = by.get(place) {
         place += 1;
+        if !switch.may_make(out.len()) {
+            return Err(Failure::Text("not enough memory".to_owned()));
+        }
         if byte != b'%' {
             out.push(byte);
             continue;
@@ -656,14 +701,19 @@ fn error_text(text: &[u8]) -> Vec<u8> {
 }
 
 /// Functions of JSON and MessagePack.
-fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::Result<()> {
-    let shared = Rc::clone(settings);
+fn add_codecs(
+    lua: &Lua,
+    host: &Table,
+    switch: &Rc<Switch>,
+    settings: &Rc<SharedSettings>,
+) -> mlua::Result<()> {
+    let (shared, bounds) = (Rc::clone(settings), Rc::clone(switch));
     let encode = lua.create_function(move |lua, values: Variadic<Value>| {
         let Some(value) = values.first().filter(|_| values.len() == 1) else {
             let text = "bad argument #1 to 'encode' (expected 1 argument)".to_owned();
             return checked::<()>(lua, Err(Failure::Text(text)));
         };
-        let limits = (shared.get(), MADE_BYTES_MAX);
+        let limits = (shared.get(), bounds.bytes_max());
         let encoded = Encoder::encode(lua, limits, value);
         checked(lua, encoded.and_then(|json| Ok(lua.create_string(json)?)))
     })?;
@@ -687,14 +737,16 @@ fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::R
         checked(lua, set.map(multi))
     })?;
     host.raw_set("json_setting", setting)?;
-    let function = lua.create_function(|lua, values: Variadic<Value>| {
+    let bounds = Rc::clone(switch);
+    let function = lua.create_function(move |lua, values: Variadic<Value>| {
         let mut out = Vec::new();
         if values.is_empty() {
             let text = "bad argument #0 to 'pack' (MessagePack pack needs input.)".to_owned();
             return checked::<()>(lua, Err(Failure::Text(text)));
         }
-        let packed =
-            (values.iter()).try_for_each(|value| pack((&mut out, MADE_BYTES_MAX), lua, value, 0));
+        let most = bounds.bytes_max();
+        let mut all = values.iter();
+        let packed = all.try_for_each(|value| pack((&mut out, most), lua, value, 0));
         checked(lua, packed.and_then(|()| Ok(lua.create_string(&out)?)))
     })?;
     host.raw_set("message_pack", function)?;
@@ -704,7 +756,7 @@ fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::R
         ("message_unpack_limit", 2),
     ] {
         let function = lua.create_function(move |lua, values: Variadic<Value>| {
-            checked(lua, unpack(lua, &values, kind).map(multi))
+            checked(lua, unpacked(lua, &values, kind).map(multi))
         })?;
         host.raw_set(name, function)?;
     }
@@ -712,7 +764,7 @@ fn add_codecs(lua: &Lua, host: &Table, settings: &Rc<SharedSettings>) -> mlua::R
 }
 
 /// Unpacks all values, one (1), or as many as are wanted (2), which return where they end.
-fn unpack(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failure> {
+fn unpacked(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failure> {
     let data = text_of(values.first(), (1, "unpack"))?;
     let integer_at = |place: usize, default: i64| match values.get(place) {
         Some(Value::Number(number)) => crate::numbers::integer(*number),
@@ -742,10 +794,10 @@ fn unpack(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failur
     let takes_all = limit == 0;
     let limit = usize::try_from(limit).unwrap_or(0);
     let mut unpacker = Unpacker { lua, bytes: rest };
-    let mut unpacked = Vec::new();
-    while !unpacker.bytes.is_empty() && (takes_all || unpacked.len() < limit) {
-        unpacked.push(unpacker.value(0)?);
-        if unpacked.len() > 7000 {
+    let mut read = Vec::new();
+    while !unpacker.bytes.is_empty() && (takes_all || read.len() < limit) {
+        read.push(unpacker.value(0)?);
+        if read.len() > 7000 {
             return Err("too many values to unpack".to_owned().into());
         }
     }
@@ -757,9 +809,9 @@ fn unpack(lua: &Lua, values: &[Value], kind: usize) -> Result<Vec<Value>, Failur
         } else {
             end as f64
         };
-        unpacked.insert(0, Value::Number(end));
+        read.insert(0, Value::Number(end));
     }
-    Ok(unpacked)
+    Ok(read)
 }
 
 /// Changes a setting of JSON, if there are values; returns what it is.
@@ -843,10 +895,12 @@ fn is_before_start(place: Option<&Value>) -> bool {
 }
 
 /// Functions of `struct` and `bit`.
-fn add_structs(lua: &Lua, host: &Table) -> mlua::Result<()> {
-    let function = lua.create_function(|lua, values: Variadic<Value>| {
+fn add_structs(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
+    let bounds = Rc::clone(switch);
+    let function = lua.create_function(move |lua, values: Variadic<Value>| {
         let packed = text_of(values.first(), (1, "pack")).and_then(|format| {
-            structs::pack(&format, values.get(1..).unwrap_or_default(), MADE_BYTES_MAX)
+            let values = values.get(1..).unwrap_or_default();
+            structs::pack(&format, values, bounds.bytes_max())
         });
         checked(lua, packed.and_then(|bytes| Ok(lua.create_string(bytes)?)))
     })?;

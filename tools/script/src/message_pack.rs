@@ -310,3 +310,45 @@ impl<'a> Unpacker<'a> {
         Ok(Value::Table(table))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::state;
+
+    #[test]
+    fn any_message_is_refused_or_read_and_written_alike() {
+        let lua = state().expect("a state");
+        let packed = |value: &Value| {
+            let mut out = Vec::new();
+            pack((&mut out, usize::MAX), &lua, value, 0).map(|()| out)
+        };
+        let read = |bytes: &[u8]| Unpacker { lua: &lua, bytes }.value(0);
+        farcore_fuzz::Target::new("script messages")
+            .seed(b"\x82\xa1a\x93\x01\xff\xc0\xa1b\xcb\x3f\xb9\x99\x99\x99\x99\x99\x9a")
+            .seed(b"\xde\x00\x01\x01\xca\x3f\x80\x00\x00")
+            .seed(b"\xdc\x00\x02\xd3\xff\xff\xff\xff\x00\x00\x00\x00\xd9\x01x")
+            .memory(4 << 20, 1024)
+            .run(|bytes| {
+                let mut unpacker = Unpacker { lua: &lua, bytes };
+                while let Ok(value) = unpacker.value(0) {
+                    // What is nested too deep is written as nil, and an array with a hole as a map.
+                    let plain = packed(&value).and_then(|first| read(&first));
+                    let plain = plain
+                        .and_then(|value| packed(&value))
+                        .and_then(|one| read(&one));
+                    if let Ok(value) = plain {
+                        let first = packed(&value).expect("a plain value");
+                        let again = read(&first).expect("what was written");
+                        // The elements of maps have no order.
+                        let second = packed(&again).expect("what was read").len();
+                        assert_eq!(first.len(), second, "{first:?}");
+                    }
+                    if unpacker.bytes.is_empty() {
+                        break;
+                    }
+                }
+                let _ = lua.gc_collect();
+            });
+    }
+}

@@ -402,4 +402,65 @@ mod tests {
         assert!(find(&text, &("a*".repeat(50) + "b")).is_err());
         assert!(find(&text, &"a?".repeat(100_000)).is_err());
     }
+
+    #[test]
+    fn any_pattern_matches_as_lua_says() {
+        let lua = crate::library::state().expect("a state");
+        let find = "return function(text, pattern) return pcall(string.find, text, pattern) end";
+        let find: mlua::Function = lua.load(find).eval().expect("a function");
+        farcore_fuzz::Target::new("script patterns")
+            .seed(b"\x06abcabc(a)%1")
+            .seed(b"\x05(a[b])%b()%f[%w]^[^a-c%d]+$")
+            .seed(b"\x04ab12(%a+)()(%d-)$")
+            .words(&[
+                "%b", "%f[", "()", "(", ")", "[^", "]", ".-", "%w*", "^", "$", "%1", "%",
+            ])
+            .longest(32)
+            .memory(4 << 20, 1024)
+            .run(|bytes| {
+                let mut input = farcore_fuzz::Input::new(bytes);
+                let (text, pattern) = (input.bytes(12), input.bytes(14));
+                let found = found(text, pattern);
+                let is_special = |byte: &u8| b"^$*+?.([%-".contains(byte);
+                if pattern.contains(&0) || !pattern.iter().any(is_special) {
+                    // Lua takes the one for the end, and the other for plain text.
+                    return;
+                }
+                let words = (
+                    lua.create_string(text).expect("a string"),
+                    lua.create_string(pattern).expect("a string"),
+                );
+                let real: mlua::MultiValue = find.call(words).expect("a protected call");
+                let mut real = real.into_iter();
+                let is_found = real.next() == Some(mlua::Value::Boolean(true));
+                let shown = || format!("{:?} {:?}", text.escape_ascii(), pattern.escape_ascii());
+                let Ok(found) = found else {
+                    assert!(!is_found, "{}", shown());
+                    return;
+                };
+                assert!(is_found, "{}", shown());
+                let expected: Vec<_> = real.map(|value| value.to_string().expect("text")).collect();
+                assert_eq!(found, expected, "{}", shown());
+            });
+    }
+
+    /// What `string.find` returns, as texts.
+    fn found(text: &[u8], pattern: &[u8]) -> Result<Vec<String>, String> {
+        let is_anchored = pattern.first() == Some(&b'^');
+        let mut matcher = Matcher::new(text, pattern);
+        for at in 0..=text.len() {
+            if let Some(end) = matcher.match_at(at, usize::from(is_anchored))? {
+                let mut found = vec![(at + 1).to_string(), end.to_string()];
+                found.extend(matcher.captures()?.into_iter().map(|one| match one {
+                    Capture::Place(place) => place.to_string(),
+                    Capture::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                }));
+                return Ok(found);
+            }
+            if is_anchored {
+                break;
+            }
+        }
+        Ok(vec!["nil".to_owned()])
+    }
 }

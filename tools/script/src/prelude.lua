@@ -82,10 +82,22 @@ local function compiled(text, name)
 end
 
 for _, name in ipairs({
-  "assert", "error", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "unpack",
-  "_VERSION",
+  "assert", "error", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "_VERSION",
 }) do
   rawset(globals, name, _G[name])
+end
+
+-- Functions of C are not interrupted: these have bounds, or are in steps.
+local function compare(one, other) return one < other end
+rawset(globals, "unpack", host.bounded("unpack", unpack, compare))
+table.insert = host.bounded("insert", table.insert, compare)
+table.sort = host.bounded("sort", table.sort, compare)
+
+local function collect()
+  for _ = 1, 2 do
+    repeat host.work(0) until collectgarbage("step", 100)
+  end
+  return 0
 end
 
 local base = {
@@ -99,7 +111,7 @@ local base = {
   end,
   gcinfo = function() return collectgarbage("count") end,
   collectgarbage = function(option)
-    if option == nil or option == "collect" then return collectgarbage("collect") end
+    if option == nil or option == "collect" then return collect() end
     if option == "count" or option == "step" then return collectgarbage(option) end
     return 0
   end,
@@ -169,6 +181,7 @@ string.dump = nil
 -- What may make much of little counts as work first.
 local rep = string.rep
 string.rep = function(text, count)
+  if text == "" and tonumber(count) then return "" end
   if (type(text) == "string" or type(text) == "number") and tonumber(count) then
     host.work(#tostring(text) * count / 16)
   end
@@ -233,16 +246,17 @@ math.random = function(...)
 end
 math.randomseed = function(seed) host.seed(seed) end
 
-local function refuse(text) error({ err = "ERR " .. text, ignore_error_stats_update = true }) end
+local function refuse(text) error({ err = "ERR " .. text }) end
 
-local function returned(ok, value)
+-- An error of a command was counted when the command replied it.
+local function returned(ok, value, is_sent)
   if ok then return value end
-  error({ err = value, ignore_error_stats_update = true })
+  error({ err = value, ignore_error_stats_update = is_sent or nil })
 end
 
-local function returned_error(ok, value)
+local function returned_error(ok, value, is_sent)
   if ok then return value end
-  return { err = value, ignore_error_stats_update = true }
+  return { err = value, ignore_error_stats_update = is_sent or nil }
 end
 
 local redis = {

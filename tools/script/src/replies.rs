@@ -3,9 +3,15 @@
 use mlua::{Lua, Table, Value};
 
 use crate::numbers::{general, integer};
+use crate::switch::Switch;
 
 /// How deep tables of a reply are within each other, at most.
 const DEPTH_MAX: usize = 1000;
+/// Elements between two looks whether a slice is over, and their work, in instructions.
+const PIECE: usize = 64;
+const PIECE_WORK: usize = 640;
+/// Bytes of a value of a reply beside its own, about.
+const HEAD_BYTES: usize = 16;
 /// What a client reads of a table that is deeper; as Redis.
 const TOO_DEEP: &str = "ERR reached lua stack limit";
 
@@ -50,16 +56,25 @@ fn write_bulk(reply: &mut Vec<u8>, bytes: &[u8]) {
     reply.extend_from_slice(b"\r\n");
 }
 
+/// Counts an element as work of the script.
+fn count(switch: &Switch, place: usize) -> mlua::Result<()> {
+    if place.is_multiple_of(PIECE) {
+        switch.work(PIECE_WORK).map_err(mlua::Error::RuntimeError)?;
+    }
+    Ok(())
+}
+
 /// What a reply is written for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Protocols {
+pub(crate) struct Protocols<'a> {
+    pub(crate) switch: &'a Switch,
     /// The client speaks RESP3.
     pub(crate) is_resp3: bool,
     /// The script has chosen RESP3 for its own replies.
     pub(crate) script_is_resp3: bool,
 }
 
-impl Protocols {
+impl Protocols<'_> {
     fn write_null(self, reply: &mut Vec<u8>) {
         let null: &[u8] = if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" };
         reply.extend_from_slice(null);
@@ -81,6 +96,10 @@ impl Protocols {
     }
 
     fn write_within(self, reply: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+        self.switch.make(match value {
+            Value::String(text) => HEAD_BYTES + text.as_bytes().len(),
+            _ => HEAD_BYTES,
+        })?;
         match value {
             Value::String(text) => write_bulk(reply, &text.as_bytes()),
             Value::Integer(number) => write_number(reply, b':', number),
@@ -97,10 +116,12 @@ impl Protocols {
     fn write_table(self, reply: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<()> {
         let field = |name: &str| table.raw_get::<Value>(name);
         if let Value::String(text) = field("err")? {
+            self.switch.make(text.as_bytes().len())?;
             write_error(reply, &text.as_bytes());
             return Ok(());
         }
         if let Value::String(text) = field("ok")? {
+            self.switch.make(text.as_bytes().len())?;
             reply.push(b'+');
             write_line(reply, &text.as_bytes());
             return Ok(());
@@ -116,6 +137,7 @@ impl Protocols {
             return self.write_keys(reply, &set, depth);
         }
         if let Value::String(digits) = field("big_number")? {
+            self.switch.make(digits.as_bytes().len())?;
             self.write_big(reply, &digits.as_bytes());
             return Ok(());
         }
@@ -123,17 +145,19 @@ impl Protocols {
             && let Value::String(text) = verbatim.raw_get("string")?
             && let Value::String(format) = verbatim.raw_get("format")?
         {
+            self.switch.make(text.as_bytes().len())?;
             self.write_verbatim(reply, &format.as_bytes(), &text.as_bytes());
             return Ok(());
         }
         let (mut elements, mut count) = (Vec::new(), 0);
         loop {
-            let element: Value = table.get(count + 1)?;
+            let element: Value = table.raw_get(count + 1)?;
             if element.is_nil() {
                 break;
             }
             self.write_within(&mut elements, &element, depth)?;
             count += 1;
+            self::count(self.switch, count)?;
         }
         write_number(reply, b'*', count);
         reply.append(&mut elements);
@@ -180,7 +204,7 @@ impl Protocols {
             self.write_within(&mut pairs, &key, depth)?;
             self.write_within(&mut pairs, &value, depth)?;
             count += 1;
-            Ok(())
+            self::count(self.switch, count)
         })?;
         if self.is_resp3 {
             write_number(reply, b'%', count);
@@ -195,6 +219,7 @@ impl Protocols {
         let (mut keys, mut count) = (Vec::new(), 0);
         set.for_each(|key: Value, _: Value| {
             count += 1;
+            self::count(self.switch, count)?;
             self.write_within(&mut keys, &key, depth)
         })?;
         write_number(reply, if self.is_resp3 { b'~' } else { b'*' }, count);
@@ -224,19 +249,20 @@ pub(crate) enum Reply {
 /// Reads a reply of a command.
 ///
 /// # Errors
-/// There is no memory for it.
-pub(crate) fn read(lua: &Lua, bytes: &[u8]) -> mlua::Result<Reply> {
+/// There is no memory for it, or the script is ended.
+pub(crate) fn read(lua: &Lua, switch: &Switch, bytes: &[u8]) -> mlua::Result<Reply> {
     if let Some(text) = bytes.strip_prefix(b"-") {
         let end = text.iter().position(|byte| *byte == b'\r');
         return Ok(Reply::Error(text[..end.unwrap_or(text.len())].to_vec()));
     }
-    let mut reader = Reader { lua, bytes };
+    let mut reader = Reader { lua, switch, bytes };
     Ok(Reply::Value(reader.value(0)?))
 }
 
 /// A reply that is read.
 struct Reader<'a> {
     lua: &'a Lua,
+    switch: &'a Switch,
     bytes: &'a [u8],
 }
 
@@ -324,6 +350,7 @@ impl<'a> Reader<'a> {
         for place in 1..=count {
             let element = self.value(depth + 1)?;
             table.raw_set(place, element)?;
+            self::count(self.switch, place)?;
         }
         Ok(Value::Table(table))
     }
@@ -331,7 +358,8 @@ impl<'a> Reader<'a> {
     fn pairs(&mut self, depth: usize) -> mlua::Result<Value> {
         let count = self.count().unwrap_or(0);
         let map = self.lua.create_table()?;
-        for _ in 0..count {
+        for place in 1..=count {
+            self::count(self.switch, place)?;
             let key = self.value(depth + 1)?;
             let value = self.value(depth + 1)?;
             if !key.is_nil() {
@@ -346,7 +374,8 @@ impl<'a> Reader<'a> {
     fn members(&mut self, depth: usize) -> mlua::Result<Value> {
         let count = self.count().unwrap_or(0);
         let set = self.lua.create_table()?;
-        for _ in 0..count {
+        for place in 1..=count {
+            self::count(self.switch, place)?;
             let key = self.value(depth + 1)?;
             if !key.is_nil() {
                 set.raw_set(key, true)?;

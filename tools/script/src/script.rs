@@ -15,6 +15,9 @@ const FLAGS: [&str; 5] = [
     "no-writes",
 ];
 
+/// Bytes of a script at most: digest and compiler are not interrupted.
+pub const SCRIPT_BYTES_MAX: usize = 256 << 10;
+
 /// The digest by which a script is known: 40 hexadecimal digits, in small letters.
 #[must_use]
 pub fn sha_of(bytes: &[u8]) -> String {
@@ -47,8 +50,15 @@ impl Script {
     /// The script of a text.
     ///
     /// # Errors
-    /// Its first line begins with `#!` and is not understood: the text of the error, as Redis.
+    /// It has more than [`SCRIPT_BYTES_MAX`], or its first line begins with `#!` and is not
+    /// understood: the text of the error, as Redis.
     pub fn new(text: &[u8]) -> Result<Self, String> {
+        if text.len() > SCRIPT_BYTES_MAX {
+            return Err(format!(
+                "ERR Error compiling script (new function): a script takes at most \
+                 {SCRIPT_BYTES_MAX} bytes"
+            ));
+        }
         let mut script = Self {
             sha: sha_of(text),
             text: text.to_vec(),

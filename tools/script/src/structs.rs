@@ -316,3 +316,38 @@ pub(crate) fn size(format: &[u8]) -> Result<usize> {
     }
     Ok(at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::state;
+
+    #[test]
+    fn any_format_is_refused_or_reads_what_it_writes() {
+        let lua = state().expect("a state");
+        farcore_fuzz::Target::new("script structs")
+            .seed(b"\x06>!4bhi8\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12")
+            .seed(b"\x04<Bc0s\x03abcdef\0")
+            .words(&["i8", "c0", "!8", "<", ">", "=", "s", "x", "d", "f", "T", "c99999"])
+            .memory(4 << 20, 1024)
+            .run(|bytes| {
+                let mut input = farcore_fuzz::Input::new(bytes);
+                let format = input.bytes(24);
+                let length = size(format);
+                let Ok(mut values) = unpack(&lua, format, input.rest(), 0) else {
+                    return;
+                };
+                values.pop();
+                // A length that `c0` has taken is missing.
+                if let Ok(packed) = pack(format, &values, 1 << 20)
+                    && let Ok(length) = length
+                {
+                    assert_eq!(packed.len(), length);
+                    let mut again = unpack(&lua, format, &packed, 0).expect("what was written");
+                    again.pop();
+                    assert_eq!(again.len(), values.len());
+                }
+                let _ = lua.gc_collect();
+            });
+    }
+}

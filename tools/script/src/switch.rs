@@ -29,6 +29,9 @@ pub(crate) struct Switch {
     /// Work since the last resume; a slice has as much as it says there.
     work: Cell<usize>,
     slice: Cell<usize>,
+    /// Bytes that the script may have made beside the state of Lua, and those of its reply.
+    bytes_max: Cell<usize>,
+    made_bytes: Cell<usize>,
     /// When it was resumed last.
     resumed: Cell<Option<Instant>>,
     pub(crate) random: Random,
@@ -61,8 +64,10 @@ impl Switch {
         step
     }
 
-    /// Begins with a script, whose slices have this much work.
-    pub(crate) fn begin(&self, slice: usize) {
+    /// Begins with a script, whose slices have this much work, and which may make so many bytes.
+    pub(crate) fn begin(&self, slice: usize, bytes_max: usize) {
+        self.bytes_max.set(bytes_max);
+        self.made_bytes.set(0);
         *self.ended.borrow_mut() = None;
         self.work.set(0);
         self.slice.set(slice);
@@ -73,6 +78,30 @@ impl Switch {
         let nanoseconds = now.map_or(0, |now| now.subsec_nanos());
         self.random.seed(nanoseconds.cast_signed());
         self.is_clean.set(true);
+    }
+
+    /// True if a script may make so many bytes at once beside the state of Lua, which has a value
+    /// once that is named often.
+    pub(crate) fn may_make(&self, bytes: usize) -> bool {
+        bytes <= self.bytes_max.get()
+    }
+
+    /// What a script may make at once beside the state of Lua.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max.get()
+    }
+
+    /// Counts bytes of the script's reply.
+    ///
+    /// # Errors
+    /// It has too many.
+    pub(crate) fn make(&self, bytes: usize) -> mlua::Result<()> {
+        self.made_bytes
+            .set(self.made_bytes.get().saturating_add(bytes));
+        if self.may_make(self.made_bytes.get()) {
+            return Ok(());
+        }
+        Err(mlua::Error::MemoryError("not enough memory".to_owned()))
     }
 
     /// Ends the script.

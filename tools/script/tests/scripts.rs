@@ -320,8 +320,102 @@ const HOSTILE: &[(&str, &str)] = &[
     ),
     ("error()", "ERR nil"),
     ("return table.concat({}, 'x', 1, 1e8)", "ERR"),
-    ("return unpack({}, 1, 1e8)", "ERR"),
+    // A text that is named often is one in the state of Lua alone.
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return redis.call(unpack(t))",
+        "the command is too long",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end return t",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = {err = s} end return t",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e6), {} for i = 1, 500 do t = {s, s, t} end return t",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return cjson.encode(t)",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return cmsgpack.pack(t)",
+        "bytes of memory",
+    ),
+    (
+        "local s, t = string.rep('x', 1e5), {} for i = 1, 7000 do t[i] = s end \
+         return table.concat(t)",
+        "bytes of memory",
+    ),
+    (
+        "return #string.gsub(string.rep('x', 1e5), '.+', string.rep('%0', 1e5))",
+        "bytes of memory",
+    ),
+    ("return unpack({}, 1, 1e8)", "too many results"),
+    ("return unpack({}, -2, 2147483647)", "too many results"),
+    ("return unpack({}, -2147483648, -2)", "too many results"),
+    ("return unpack({}, 0/0, 2147483647)", "too many results"),
+    ("return #string.rep('', 2147483647)", ":0"),
+    ("return table.insert({}, -2147483647, 1)", "out of bounds"),
+    ("return table.insert({}, 2147483648, 1)", "out of bounds"),
+    (
+        "local t = {} for i = 1, 30000 do t[i] = (i * 7919) % 30011 end \
+         while true do table.sort(t) end",
+        "ERR too long",
+    ),
+    (
+        "local t = {} for i = 1, 20000 do t[i] = {} end while true do collectgarbage() end",
+        "ERR too long",
+    ),
 ];
+
+#[test]
+fn functions_with_bounds_are_those_of_lua() {
+    for (text, reply) in [
+        ("return {unpack({1, 2, 3})}", "*3\r\n:1\r\n:2\r\n:3\r\n"),
+        ("return {unpack({1, 2, 3}, 2, 3)}", "*2\r\n:2\r\n:3\r\n"),
+        ("return select('#', unpack({1}, -1, 5))", ":7\r\n"),
+        (
+            "local t = {1, 3} table.insert(t, 2, 2) return t",
+            "*3\r\n:1\r\n:2\r\n:3\r\n",
+        ),
+        ("local t = {} table.insert(t, 9) return t", "*1\r\n:9\r\n"),
+        (
+            "local t = {3, 1, 2} table.sort(t) return t",
+            "*3\r\n:1\r\n:2\r\n:3\r\n",
+        ),
+        (
+            "local t = {} for i = 1, 3000 do t[i] = (i * 7) % 3001 end table.sort(t) \
+             for i = 1, 3000 do if t[i] ~= i then return i end end return 'sorted'",
+            "$6\r\nsorted\r\n",
+        ),
+        (
+            "local a = {} for i = 1, 7999 do a[i] = i end return select('#', unpack(a))",
+            ":7999\r\n",
+        ),
+        ("return collectgarbage()", ":0\r\n"),
+        (
+            "return setmetatable({}, {__index = function() return redis.call('x') end})",
+            "*0\r\n",
+        ),
+        ("return _G", "*0\r\n"),
+    ] {
+        assert_eq!(run(text), reply, "{text}");
+    }
+    let text = "return unpack(1)";
+    let sha = farcore_script::sha_of(text.as_bytes());
+    let error = format!(
+        "-ERR user_script:1: bad argument #1 to 'unpack' (table expected, got number) script: \
+         {sha}, on @user_script:1.\r\n"
+    );
+    assert_eq!(run(text), error);
+}
 
 #[test]
 fn hostile_scripts_end() {

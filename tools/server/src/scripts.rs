@@ -145,7 +145,9 @@ impl Scripts {
         let event = interpreter.resume(Step::Run(Box::new(job)));
         self.give_back(interpreter);
         match event {
-            Event::Ended { reply, is_compiled } => Ok((reply, is_compiled)),
+            Event::Ended {
+                reply, is_compiled, ..
+            } => Ok((reply, is_compiled)),
             _ => Err("ERR the script was not compiled".to_owned()),
         }
     }

@@ -22,6 +22,7 @@ use crate::events::deliveries::Deliveries;
 use crate::events::monitors::Monitors;
 use crate::events::operation_events::Noted;
 use crate::events::subscriptions::Subscriptions;
+use crate::exec::script_queues::ScriptQueues;
 use crate::exec::sections::ExecSections;
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
@@ -70,6 +71,7 @@ pub(crate) struct Serving {
     /// What `EXEC`s of its connections hold.
     pub(crate) sections: ExecSections,
     pub(crate) scripts: Scripts,
+    pub(crate) script_queues: ScriptQueues,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -154,6 +156,7 @@ impl Serving {
             entries: Rc::default(),
             sections: ExecSections::default(),
             scripts: Scripts::default(),
+            script_queues: ScriptQueues::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             holds_removed: false,

@@ -62,40 +62,29 @@ fn no_client_sees_a_part_of_a_script() {
 }
 
 #[test]
-fn keys_of_other_cores_are_declared() {
+fn a_script_may_use_any_key_and_then_holds_all_cores() {
     let served = Served::roomy(2);
     let [declared, other] = two_keys(&served);
     let mut client = served.client();
     let script = format!("return redis.call('set', '{other}', 'x')");
-    let reply = eval(&mut client, &script, &[&declared]).to_string();
-    assert!(reply.contains(&other) && reply.contains("KEYS"), "{reply}");
-    assert_eq!(
-        eval(&mut client, &script, &[&declared, &other]).text(),
-        "OK"
-    );
-    let reply = eval(&mut client, "return redis.call('dbsize')", &[]).to_string();
-    assert!(reply.contains("all keys"), "{reply}");
-    // What it did before stays.
-    let script = format!("redis.call('set', KEYS[1], 'y') return redis.call('get', '{other}')");
-    assert!(eval(&mut client, &script, &[&declared]).is_error());
-    assert_eq!(client.say(&format!("GET {declared}")), "\"y\"");
-    // In a transaction all shards of its commands are held.
-    for (command, reply) in [("MULTI", "+OK"), (&format!("GET {other}")[..], "+QUEUED")] {
-        assert_eq!(client.say(command), reply);
-    }
-    assert_eq!(eval(&mut client, &script, &[&declared]).text(), "QUEUED");
-    assert_eq!(client.say("EXEC"), "[\"x\", \"x\"]");
-    // One core has all keys.
-    let served = Served::roomy(1);
-    let mut client = served.client();
-    assert_eq!(
-        eval(&mut client, "return redis.call('set', 'any', 1)", &[]).text(),
-        "OK"
-    );
+    assert_eq!(eval(&mut client, &script, &[&declared]).text(), "OK");
     assert_eq!(
         eval(&mut client, "return redis.call('dbsize')", &[]),
         Reply::Integer(1)
     );
+    // Keys that a script makes of its keys, as job queues do.
+    let script = "local total = 0 for number = 1, 20 do local key = KEYS[1] .. ':' .. number \
+                  redis.call('set', key, number) total = total + redis.call('get', key) end \
+                  redis.call('set', KEYS[1], 'y') return {total, #redis.call('keys', '*')}";
+    let reply = eval(&mut client, script, &[&declared]).to_string();
+    assert_eq!(reply, "[:210, :22]");
+    for (command, reply) in [("MULTI", "+OK"), (&format!("GET {other}")[..], "+QUEUED")] {
+        assert_eq!(client.say(command), reply);
+    }
+    let script = format!("redis.call('set', KEYS[1], 'z') return redis.call('get', '{other}')");
+    assert_eq!(eval(&mut client, &script, &[&declared]).text(), "QUEUED");
+    assert_eq!(client.say("EXEC"), "[\"x\", \"x\"]");
+    assert_eq!(client.say(&format!("GET {declared}")), "\"z\"");
 }
 
 #[test]
@@ -286,5 +275,175 @@ fn long_values_pass_through_scripts() {
         client.write(b"PING\r\nEVAL \"return redis.call('get', KEYS[1])\" 1 x\r\nECHO a\r\n");
         let replies: Vec<_> = (0..3).map(|_| client.read().unwrap().to_string()).collect();
         assert_eq!(replies, ["+PONG", "null", "\"a\""]);
+    });
+}
+
+#[test]
+fn errors_are_counted_once_and_at_the_command_that_made_them() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let figures =
+        |client: &mut Client| client.say("INFO errorstats") + &client.say("INFO commandstats");
+    assert_eq!(client.say("SET k text"), "+OK");
+    for (script, read_only, expected) in [
+        (
+            "return redis.call('incr', KEYS[1])",
+            false,
+            [
+                "errorstat_ERR:count=1",
+                "cmdstat_incr:calls=1",
+                "rejected_calls=0,failed_calls=1",
+            ],
+        ),
+        (
+            "return redis.pcall('incr', KEYS[1])",
+            false,
+            [
+                "errorstat_ERR:count=1",
+                "cmdstat_incr:calls=1",
+                "rejected_calls=0,failed_calls=1",
+            ],
+        ),
+        (
+            "return redis.call('set', KEYS[1], 1)",
+            true,
+            [
+                "errorstat_ERR:count=1",
+                "cmdstat_set:calls=0",
+                "rejected_calls=1,failed_calls=0",
+            ],
+        ),
+        (
+            "return redis.call({})",
+            false,
+            [
+                "errorstat_ERR:count=1",
+                "cmdstat_eval:calls=1",
+                "rejected_calls=0,failed_calls=1",
+            ],
+        ),
+        (
+            "return redis.error_reply('MINE is mine')",
+            false,
+            [
+                "errorstat_MINE:count=1",
+                "cmdstat_eval:calls=1",
+                "rejected_calls=0,failed_calls=1",
+            ],
+        ),
+    ] {
+        assert_eq!(client.say("CONFIG RESETSTAT"), "+OK");
+        let name = if read_only { "EVAL_RO" } else { "EVAL" };
+        assert!(client.ask(&[name, script, "1", "k"]).is_error(), "{script}");
+        let shown = figures(&mut client);
+        let all = expected.iter().all(|one| shown.contains(one));
+        assert!(all, "{script}: {shown}");
+    }
+    // An error that a script deals with is one of its command alone.
+    assert_eq!(client.say("CONFIG RESETSTAT"), "+OK");
+    let script = "redis.pcall('incr', KEYS[1]) return 1";
+    assert_eq!(eval(&mut client, script, &["k"]), Reply::Integer(1));
+    let shown = figures(&mut client);
+    let line = shown
+        .split("\r\n")
+        .find(|line| line.starts_with("cmdstat_eval:"));
+    assert!(
+        line.is_some_and(|line| line.ends_with("failed_calls=0")),
+        "{shown}"
+    );
+    assert!(shown.contains("errorstat_ERR:count=1"), "{shown}");
+}
+
+#[test]
+fn the_first_line_of_a_script_says_whether_it_runs_now() {
+    let served = Served::roomy(1);
+    let mut client = served.client();
+    let read_only = client.ask(&["EVAL_RO", "#!lua\nreturn 1", "0"]).to_string();
+    assert!(
+        read_only.contains("write flag using *_ro command"),
+        "{read_only}"
+    );
+    assert_eq!(client.say("SET k text"), "+OK");
+    assert_eq!(client.say("CONFIG SET maxmemory 1"), "+OK");
+    for (script, is_refused) in [
+        ("#!lua\nreturn 1", true),
+        ("#!lua flags=no-writes\nreturn 1", false),
+        (
+            "#!lua flags=allow-oom\nredis.call('set', 'k', 1) return 1",
+            false,
+        ),
+        ("return 1", false),
+        ("redis.call('set', 'k', 1) return 1", true),
+        ("redis.call('get', 'k') return 1", false),
+    ] {
+        let sha = client.ask(&["SCRIPT", "LOAD", script]).text();
+        let by_sha = client.ask(&["EVALSHA", &sha, "0"]);
+        for reply in [eval(&mut client, script, &[]), by_sha] {
+            let text = reply.to_string();
+            assert_eq!(
+                text.contains("OOM command not allowed"),
+                is_refused,
+                "{script}: {text}"
+            );
+            assert!(is_refused || reply == Reply::Integer(1), "{script}: {text}");
+        }
+    }
+}
+
+#[test]
+fn scripts_of_the_same_shards_run_under_one_entry() {
+    const SCRIPTS: usize = 500;
+    on_servers(|served| {
+        let mut client = served.client();
+        let before = served.section_figures().sections;
+        let mut requests = Vec::new();
+        for number in 0..SCRIPTS {
+            let script = "return redis.call('incr', KEYS[1])";
+            let request = format!("EVAL \"{script}\" 1 k\r\nECHO {number}\r\n");
+            requests.extend_from_slice(request.as_bytes());
+        }
+        client.write(&requests);
+        for number in 0..SCRIPTS {
+            let reply = client.read().unwrap();
+            assert_eq!(reply, Reply::Integer(i64::try_from(number).unwrap() + 1));
+            assert_eq!(client.read().unwrap().to_string(), format!("\"{number}\""));
+        }
+        let entered = served.section_figures().sections - before;
+        assert!((1..SCRIPTS as u64).contains(&entered), "{entered}");
+    });
+}
+
+#[test]
+fn a_client_that_leaves_while_its_script_waits_holds_no_other_up() {
+    on_servers(|served| {
+        let mut first = served.client();
+        first.send(&["EVAL", "while true do end", "1", "k"]);
+        let mut waiting: Vec<_> = (0..8).map(|_| served.client()).collect();
+        for (number, client) in waiting.iter_mut().enumerate() {
+            let number = number.to_string();
+            client.send(&[
+                "EVAL",
+                "return redis.call('rpush', KEYS[1], ARGV[1])",
+                "1",
+                "k",
+                &number,
+            ]);
+        }
+        // Half of them leave.
+        let mut place = 0;
+        waiting.retain(|_| {
+            place += 1;
+            place % 2 == 0
+        });
+        let mut other = served.client();
+        wait_until("the script is killed", || other.say("SCRIPT KILL") == "+OK");
+        assert!(first.read().unwrap().is_error());
+        for client in &mut waiting {
+            assert!(matches!(client.read().unwrap(), Reply::Integer(1..)));
+        }
+        assert_eq!(
+            eval(&mut other, "return redis.call('type', KEYS[1])", &["k"]).text(),
+            "list"
+        );
     });
 }

@@ -21,8 +21,9 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
                 return Flow::Later;
             }
             call.writes = command.writes;
-            // It was counted and shown when it was queued.
+            // It was counted and shown when it was queued, unless a script calls it.
             let is_replayed = call.connection.is_executing();
+            let is_counted = is_replayed && call.connection.script.is_none();
             let flow = if call.connection.is_plain() {
                 (command.run)(call)
             } else {
@@ -33,7 +34,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             }
             let counters = call.serving.counters();
             if let Some(counters) = counters.calls.get(command.place()) {
-                counters.calls.add(u64::from(!is_replayed));
+                counters.calls.add(u64::from(!is_counted));
                 if flow.is_err() {
                     counters.failed.add(1);
                 }

@@ -77,3 +77,4 @@ pub(crate) use self::command::Command;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};
 pub(crate) use self::table::{COMMANDS, find};
+pub(crate) use self::transactions::enter_for_script;

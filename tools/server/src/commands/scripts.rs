@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX};
-use farcore_script::{Job, Script, Step};
+use farcore_script::{Job, SCRIPT_BYTES_MAX, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
-use super::{Call, Command, Flow, Refusal};
+use super::{Call, Command, Flow, Refusal, find};
 use crate::cores::message::{KilledScripts, Question};
 use crate::exec::script_run::{Next, ScriptRun};
 use crate::exec::transaction::{Added, BESIDE_BYTES, Queue};
+use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Protocol, Writer};
 use crate::scripts::{SLICE_INSTRUCTIONS, owner_of, sha_of_words};
 use crate::steps;
@@ -96,9 +97,14 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         return start(call, by_sha, is_read_only);
     }
     let keys = key_count(call)?;
-    if by_sha && known(call)?.is_none() {
-        return Ok(Flow::Later);
-    }
+    let script = match by_sha {
+        true => match known(call)? {
+            Some(script) => script,
+            None => return Ok(Flow::Later),
+        },
+        false => script_of(call)?,
+    };
+    admit(call, &script, is_read_only)?;
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
     let kept = call.connection.account.may_have(bytes);
     kept.map_err(|shortage| Refusal(shortage.to_string()))?;
@@ -125,13 +131,57 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
             near.push(key.to_vec());
         }
     }
-    if call.serving.shared.cores.len() == 1 {
+    if call.serving.shared.cores.len() == 1 || !stays_at_keys(&script) {
         // It may have any key.
-        queue.reach.add(0);
+        queue.reach.add_all();
     }
     near.sort_unstable();
     near.dedup();
     Ok(call.run_alone(queue, near))
+}
+
+/// The script whose text the command has.
+fn script_of(call: &Call<'_>) -> std::result::Result<Arc<Script>, Refusal> {
+    let text = call.argument(1);
+    steps::count_walked(text.len().min(SCRIPT_BYTES_MAX));
+    let is_short = text.len() <= SCRIPT_BYTES_MAX;
+    let sha = is_short.then(|| farcore_script::sha_of(text));
+    match sha.and_then(|sha| call.serving.scripts.find(&sha)) {
+        Some(script) => Ok(Arc::clone(script)),
+        None => Script::new(text).map(Arc::new).map_err(Refusal),
+    }
+}
+
+/// True if a script is seen to use none but its keys: then it runs under the sections of their
+/// cores, and any other under those of all.
+fn stays_at_keys(script: &Script) -> bool {
+    let Some(called) = &script.commands else {
+        return false;
+    };
+    called.iter().all(|one| match find(one.name.as_bytes()) {
+        Some(command) if one.has_key => {
+            command.keys == (1, 1, 1) && !command.has_flag("movablekeys")
+        }
+        Some(command) => KEYLESS.contains(&command.name),
+        None => true,
+    })
+}
+
+/// Commands without a key that concern no key.
+const KEYLESS: &[&str] = &["echo", "ping", "time"];
+
+/// Refuses a script whose first line says what it does not have leave to do now; as Redis.
+fn admit(call: &Call<'_>, script: &Script, is_read_only: bool) -> std::result::Result<(), Refusal> {
+    if !script.has_flags || script.is_read_only {
+        return Ok(());
+    }
+    if is_read_only {
+        return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+    }
+    if !script.allows_full_memory && call.serving.shared.memory_limit.is_exceeded() {
+        return Err(OUT_OF_MEMORY.into());
+    }
+    Ok(())
 }
 
 /// The script that the command names by its digest; `None` while its owner is asked. That may be
@@ -177,14 +227,9 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
             None => return Ok(Flow::Later),
         }
     } else {
-        let text = call.argument(1);
-        steps::count_walked(text.len());
-        let sha = farcore_script::sha_of(text);
-        match call.serving.scripts.find(&sha) {
-            Some(script) => Arc::clone(script),
-            None => Arc::new(Script::new(text).map_err(Refusal)?),
-        }
+        script_of(call)?
     };
+    admit(call, &script, is_read_only)?;
     let memory_bytes = memory_bytes(call);
     let words = |places: std::ops::Range<usize>| {
         places
@@ -202,8 +247,9 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         only_compiles: false,
     };
     let interpreter = call.serving.scripts.interpreter().map_err(Refusal)?;
-    let is_everywhere = call.serving.shared.cores.len() == 1;
     let reach = call.connection.replayed_reach().unwrap_or_default();
+    let cores = call.serving.shared.cores.len();
+    let is_everywhere = cores == 1 || reach.is_all(cores);
     let run = ScriptRun {
         is_read_only: is_read_only || script.is_read_only,
         script,

@@ -19,8 +19,9 @@ use crate::exec::transaction::{
 };
 use crate::limits::{LARGE_BYTES, SECTION_NS};
 use crate::memory_limit::OUT_OF_MEMORY;
-use crate::resp::{Arguments, Writer};
+use crate::resp::{Arguments, Protocol, Writer};
 use crate::steps;
+use crate::tasks::output::TaskOutput;
 use crate::types::replies::error_text;
 use crate::words::stored_key;
 
@@ -438,7 +439,11 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
 
 impl Call<'_> {
     /// Replays one command under the sections of its shards.
-    pub(super) fn run_alone(&mut self, queue: Queue, near: Vec<Vec<u8>>) -> Flow {
+    pub(super) fn run_alone(&mut self, queue: Queue, mut near: Vec<Vec<u8>>) -> Flow {
+        if let Some(plan) = &mut self.plan {
+            plan.is_possible = false;
+            return Flow::Done;
+        }
         if queue.reach.is_empty() {
             let outer = self.connection.transaction.take();
             self.connection.replay(queue);
@@ -449,26 +454,45 @@ impl Call<'_> {
             return Flow::Done;
         }
         let (slot, reach) = (ReplaySlot::default(), queue.reach);
-        let phase = Phase::Committing(queue, Rc::clone(&slot));
+        let enters = self.serving.script_queues.admit(reach, self.number);
+        let phase = if enters {
+            Phase::Committing(queue, Rc::clone(&slot))
+        } else {
+            Phase::Waiting(queue, std::mem::take(&mut near))
+        };
         let outer = self.connection.transaction.take();
         self.connection.transaction = Some(Box::new(ClientTransaction {
             phase,
             outer,
             ..ClientTransaction::default()
         }));
+        if !enters {
+            self.connection.waits_since_ms = 0;
+            return Flow::Done;
+        }
         let shared = Arc::clone(&self.serving.shared);
-        self.task(move |core, output, protocol| async move {
-            let entry = output.entry(&core).await;
-            let entered = before_replay(&core, &Watched::new(), (reach, &near), &shared).await;
-            drop(entry);
-            match entered {
-                Outcome::Replay(under) => *slot.borrow_mut() = under,
-                Outcome::Failed(error) => output.fail(protocol, &error),
-                Outcome::Committed(..) | Outcome::Conflict => {}
-            }
-            core
+        self.task(move |core, output, protocol| {
+            enter_for_script((core, output, protocol), (reach, near), shared, slot)
         })
     }
+}
+
+/// Enters the sections that scripts run under.
+pub(crate) async fn enter_for_script(
+    (core, output, protocol): (Core, TaskOutput, Protocol),
+    (reach, near): (Reach, Vec<Vec<u8>>),
+    shared: Arc<Shared>,
+    slot: ReplaySlot,
+) -> Core {
+    let entry = output.entry(&core).await;
+    let entered = before_replay(&core, &Watched::new(), (reach, &near), &shared).await;
+    drop(entry);
+    match entered {
+        Outcome::Replay(under) => *slot.borrow_mut() = under,
+        Outcome::Failed(error) => output.fail(protocol, &error),
+        Outcome::Committed(..) | Outcome::Conflict => {}
+    }
+    core
 }
 
 /// True if a command without keys touches no shard.

@@ -31,7 +31,10 @@ impl Connection {
         let transaction = self.transaction.as_ref();
         transaction.map_or(0, |transaction| match &transaction.phase {
             Phase::Watching => 0,
-            Phase::Queueing(queue) | Phase::Committing(queue, _) | Phase::Replaying(queue, _) => {
+            Phase::Queueing(queue)
+            | Phase::Waiting(queue, _)
+            | Phase::Committing(queue, _)
+            | Phase::Replaying(queue, _) => {
                 let parsing = transaction.parsing.as_ref();
                 let parsed = parsing.map_or(0, |parsing| parsing.arguments.held_bytes());
                 queue.bytes.capacity() + parsed
@@ -45,7 +48,7 @@ impl Connection {
         self.transaction.as_ref().is_some_and(|transaction| {
             matches!(
                 transaction.phase,
-                Phase::Committing(..) | Phase::Replaying(..)
+                Phase::Waiting(..) | Phase::Committing(..) | Phase::Replaying(..)
             )
         })
     }

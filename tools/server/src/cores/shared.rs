@@ -103,6 +103,8 @@ pub(crate) struct Shared {
     pub(crate) value_bytes_max: usize,
     /// A large value may exist.
     has_large_values: AtomicBool,
+    /// Some keys are in far memory, or were a second ago.
+    is_far_memory_used: AtomicBool,
     pub(crate) memory_limit: MemoryLimit,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
@@ -162,6 +164,7 @@ impl Shared {
             long_places,
             value_bytes_max,
             has_large_values: AtomicBool::new(has_keys),
+            is_far_memory_used: AtomicBool::new(true),
             memory_limit: MemoryLimit::default(),
             rates: Rates::default(),
             baseline: Mutex::default(),
@@ -233,6 +236,19 @@ impl Shared {
             // ORDERING: relaxed; see `has_large_values`.
             self.has_large_values.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// True if keys may be in far memory. One that has gone there within a second may be missed.
+    pub(crate) fn is_far_memory_used(&self) -> bool {
+        // ORDERING: relaxed; it decides what is read ahead, and nothing else is read by it.
+        self.is_far_memory_used.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether keys are in far memory.
+    pub(crate) fn note_far_memory(&self) {
+        let is_used = self.reporter.stats().far_used_bytes > 0;
+        // ORDERING: relaxed; see `is_far_memory_used`.
+        self.is_far_memory_used.store(is_used, Ordering::Relaxed);
     }
 
     /// True once nothing new is to be served.

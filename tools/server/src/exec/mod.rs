@@ -6,6 +6,11 @@ pub(crate) mod plan;
     not(feature = "scripts"),
     allow(dead_code, reason = "no command runs any")
 )]
+pub(crate) mod script_queues;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
 pub(crate) mod script_run;
 pub(crate) mod sections;
 pub(crate) mod transaction;

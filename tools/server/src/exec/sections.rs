@@ -9,12 +9,17 @@ use std::time::Instant;
 
 use farcore::Core;
 
+use crate::exec::script_queues::Entry;
+use crate::exec::transaction::Reach;
+
 /// The sections of one connection's `EXEC`.
 #[derive(Debug)]
 struct HeldSections {
     connection: usize,
     /// None while a task has it.
     core: Option<Core>,
+    /// The shards and the beginning of an entry that scripts share.
+    shared: Option<(Reach, Instant)>,
     /// Its `EXEC` has ended.
     has_ended: bool,
     /// Since when its client has not read.
@@ -34,11 +39,13 @@ impl ExecSections {
         self.held.is_empty()
     }
 
-    /// Keeps the client whose sections a connection's `EXEC` holds from now on.
-    pub(crate) fn hold(&mut self, connection: usize, core: Core) {
+    /// Keeps the client whose sections a connection's `EXEC` holds from now on; of a script, with
+    /// the shards and the beginning of the entry.
+    pub(crate) fn hold(&mut self, connection: usize, core: Core, shared: Option<(Reach, Instant)>) {
         self.held.push(HeldSections {
             connection,
             core: Some(core),
+            shared,
             has_ended: false,
             unread_since: None,
         });
@@ -74,6 +81,24 @@ impl ExecSections {
             held.core = Some(core);
             self.leave_ended();
         }
+    }
+
+    /// Takes the entry of a connection's script, for the next one; none while requests are under
+    /// way.
+    pub(crate) fn take_shared(&mut self, connection: usize) -> Option<(Reach, Entry)> {
+        let at = self.held.iter().position(|one| {
+            let is_idle = one.core.as_ref().is_some_and(|core| core.in_flight() == 0);
+            one.connection == connection && !one.has_ended && one.shared.is_some() && is_idle
+        })?;
+        let held = self.held.swap_remove(at);
+        let (reach, since) = held.shared?;
+        Some((
+            reach,
+            Entry {
+                core: held.core?,
+                since,
+            },
+        ))
     }
 
     /// Ends the sections of a connection's `EXEC`.

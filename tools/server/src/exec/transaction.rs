@@ -94,6 +94,9 @@ pub(crate) enum Phase {
     Watching,
     /// Commands are queued.
     Queueing(Queue),
+    /// They are a script that waits until others with sections of the same shards have run; with
+    /// the keys that it names.
+    Waiting(Queue, Vec<Vec<u8>>),
     /// A task carries them out, or says that they must be replayed.
     Committing(Queue, ReplaySlot),
     /// Those behind a place of the queue are still to be run.
@@ -122,7 +125,7 @@ pub(crate) struct Queue {
 }
 
 /// The shards that queued commands may touch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// A bit each.
     shards: [u64; 4],

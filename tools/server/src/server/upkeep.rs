@@ -57,6 +57,7 @@ impl Upkeep {
             }
         }
         shared.keep_limit();
+        shared.note_far_memory();
         let options = &shared.options;
         let is_watched = options.idle_timeout.is_some() || options.has_unauthenticated();
         if !is_watched && shared.tls.is_none() {

@@ -81,6 +81,7 @@ impl Serving {
             self.serve_waits(&core);
             self.end_delays();
             is_busy |= self.tasks_turn(&mut core);
+            is_busy |= self.script_queues_turn(&mut core);
             self.send_lines();
             is_busy |= self.send_key_events();
             is_busy |= self.deliveries_turn();
@@ -147,6 +148,7 @@ impl Serving {
             && self.deliveries.is_empty()
             && self.parking.is_quiet()
             && self.sections.is_empty()
+            && self.script_queues.is_empty()
             && self.native.as_ref().is_none_or(Native::is_quiet)
             // A transfer under way is not slept through.
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
@@ -156,7 +158,8 @@ impl Serving {
     fn owes_replies(&self) -> bool {
         let has_unsent = |one: &Connection| !one.is_gone && one.waiting_bytes() > 0;
         let mut connections = self.connections.iter().flatten();
-        !self.tasks.is_empty() || connections.any(|one| has_unsent(one))
+        let has_tasks = !self.tasks.is_empty() || !self.script_queues.is_empty();
+        has_tasks || connections.any(|one| has_unsent(one))
     }
 
     /// Sleeps until there is something to do, a client has waited long enough, or the server stops.
@@ -193,29 +196,35 @@ impl Serving {
         let mut is_busy = false;
         self.is_engine_full = false;
         for number in listed.by_ref() {
-            if let Some(mut connection) = self.take(number) {
-                connection.is_listed = false;
-                let before = (
-                    connection.input.len() - connection.parsed,
-                    connection.sent_parts,
-                );
-                self.lend_buffer(&mut connection);
-                self.parse_rest(core, number, &mut connection);
-                let after = (
-                    connection.input.len() - connection.parsed,
-                    connection.sent_parts,
-                );
-                is_busy |= before != after;
-                self.account(&mut connection);
-                self.watch(number, &mut connection);
-                self.put_back(number, connection);
+            if let Some(Some(connection)) = self.connections.get_mut(number) {
+                connection.is_listed &= connection.is_gone;
             }
+            is_busy |= self.serve_input(core, number);
             if self.is_engine_full {
                 break;
             }
         }
         let behind = std::mem::replace(&mut self.listed, listed.collect());
         self.listed.extend(behind);
+        is_busy
+    }
+
+    /// Goes on with the input of a connection. True if it did.
+    pub(crate) fn serve_input(&mut self, core: &mut Core, number: usize) -> bool {
+        let Some(mut connection) = self.take(number) else {
+            return false;
+        };
+        let waiting = |connection: &Connection| {
+            let bytes = connection.input.len() - connection.parsed;
+            (bytes, connection.sent_parts)
+        };
+        let before = waiting(&connection);
+        self.lend_buffer(&mut connection);
+        self.parse_rest(core, number, &mut connection);
+        let is_busy = before != waiting(&connection);
+        self.account(&mut connection);
+        self.watch(number, &mut connection);
+        self.put_back(number, connection);
         is_busy
     }
 

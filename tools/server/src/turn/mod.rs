@@ -24,6 +24,11 @@ pub(crate) mod replaying;
     not(feature = "scripts"),
     allow(dead_code, reason = "no command runs any")
 )]
+pub(crate) mod script_turns;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
 pub(crate) mod scripting;
 pub(crate) mod section_turns;
 pub(crate) mod sending;

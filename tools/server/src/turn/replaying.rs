@@ -4,6 +4,8 @@
 //! - I1: while commands are replayed nothing else of the connection is parsed, and messages of
 //!   channels wait, so the replies make one array.
 
+use std::time::Instant;
+
 use farcore::Core;
 
 use crate::commands::{self, Call, Flow};
@@ -65,10 +67,15 @@ impl Serving {
                 transaction.phase = phase;
                 false
             }
+            phase @ Phase::Waiting(..) => {
+                transaction.phase = phase;
+                false
+            }
             Phase::Committing(queue, slot) => match slot.take() {
                 None => true,
                 Some(under) => {
-                    self.sections.hold(number, under);
+                    let shared = queue.is_alone.then(|| (queue.reach, Instant::now()));
+                    self.sections.hold(number, under, shared);
                     connection.replay(queue);
                     self.replay_some(core, number, connection)
                 }
@@ -89,7 +96,10 @@ impl Serving {
 
     /// Ends the transaction of a connection, if it has one.
     pub(crate) fn end_transaction(&mut self, number: usize, connection: &mut Connection) {
-        self.sections.end(number);
+        match self.sections.take_shared(number) {
+            Some((reach, entry)) => self.script_queues.give_back(reach, number, entry),
+            None => self.sections.end(number),
+        }
         let transaction = connection.transaction.take();
         for (awaited, key) in transaction.iter().flat_map(|one| one.ready.take()) {
             self.shared.wake_waiter(awaited, &key, &[]);

@@ -94,12 +94,17 @@ impl Serving {
                     self.list(number, connection);
                     return false;
                 }
-                Event::Ended { reply, is_compiled } => {
-                    self.end_script(number, connection, &reply, is_compiled);
+                Event::Ended {
+                    reply,
+                    is_compiled,
+                    is_counted,
+                } => {
+                    self.end_script(number, connection, &reply, (is_compiled, is_counted));
                     return true;
                 }
                 Event::Idle => {
-                    self.end_script(number, connection, b"-ERR the script is gone\r\n", false);
+                    let reply = b"-ERR the script is gone\r\n";
+                    self.end_script(number, connection, reply, (false, false));
                     return true;
                 }
             };
@@ -173,11 +178,20 @@ impl Serving {
     }
 
     /// What follows from a command that a script calls.
-    fn called(&self, core: &Core, run: &mut ScriptRun, words: &[Vec<u8>]) -> Next {
+    fn called(&mut self, core: &Core, run: &mut ScriptRun, words: &[Vec<u8>]) -> Next {
         let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
         match self.admit_called(core, run, words) {
             Ok(writes) => run.has_written |= writes,
-            Err(text) => return refused(text.replace(['\r', '\n'], " ")),
+            Err(text) => {
+                let command = words.first().and_then(|name| commands::find(name));
+                let calls = command.and_then(|one| self.counters().calls.get(one.place()));
+                if let Some(calls) = calls {
+                    calls.rejected.add(1);
+                }
+                let text = text.replace(['\r', '\n'], " ");
+                self.note_failure(&text);
+                return refused(text);
+            }
         }
         let mut called = Box::<Called>::default();
         called
@@ -239,7 +253,7 @@ impl Serving {
         number: usize,
         connection: &mut Connection,
         reply: &[u8],
-        is_compiled: bool,
+        (is_compiled, is_counted): (bool, bool),
     ) {
         self.scripts.running.retain(|running| *running != number);
         let Some(mut run) = connection.script.take() else {
@@ -255,7 +269,14 @@ impl Serving {
             self.keep_script(&run.script);
         }
         if let Some(error) = reply.strip_prefix(b"-") {
-            self.note_failure(&String::from_utf8_lossy(error));
+            let command = commands::find(connection.last_command.as_bytes());
+            let calls = command.and_then(|one| self.counters().calls.get(one.place()));
+            if let Some(calls) = calls {
+                calls.failed.add(1);
+            }
+            if !is_counted {
+                self.note_failure(&String::from_utf8_lossy(error));
+            }
         }
         connection.reply(|writer| writer.raw(reply));
         self.note_scripts();

@@ -15,6 +15,11 @@ pub(crate) const RECORD_BYTES: usize = 1 << 20;
 /// Bytes of the longest element of a collection, about.
 const ELEMENT_BYTES: usize = RECORD_BYTES - (4 << 10);
 
+/// A script that calls a command many times.
+const LOOP: &str = "for _ = 1, 20000 do redis.call('hget', KEYS[1], 'f0000001') end";
+/// The digest of a script that counts its keys.
+const SHA_OF_COUNT: &str = "cb35aa5ca859d59b3e50fa6f9efbe7e14b5215dd";
+
 /// Bytes of each of two values whose table of `LCS` is the largest.
 const LCS_BYTES: usize = 2000;
 
@@ -30,6 +35,20 @@ pub(crate) fn command<T: Into<Vec<u8>>>(words: &str, rest: impl IntoIterator<Ite
 /// A command of words alone.
 pub(crate) fn words(words: &str) -> Request {
     command(words, [""; 0])
+}
+
+/// A script of one key.
+fn script(name: &str, text: &str, key: &str) -> Request {
+    command(name, [text, "1", key])
+}
+
+/// A script, or its digest, of many keys.
+fn counted_script(name: &str, text: &str) -> Request {
+    let keys = names('m', MANY);
+    command(
+        name,
+        [text.to_owned(), MANY.to_string()].into_iter().chain(keys),
+    )
 }
 
 /// Names of eight bytes.
@@ -242,6 +261,25 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
                 &upper,
                 pairs('s', 100).chain(["long2".to_owned(), "x".repeat(3 << 20)]),
             ),
+        ],
+        "eval" | "eval_ro" => vec![
+            counted_script(&upper, "return #KEYS"),
+            script(&upper, "return redis.call('hgetall', KEYS[1])", "hash"),
+            script(&upper, "return redis.call('get', KEYS[1])", "string"),
+            script(&upper, LOOP, "hash"),
+            command(&upper, [bytes(RECORD_BYTES), b"0".to_vec()]),
+        ],
+        "evalsha" | "evalsha_ro" => vec![counted_script(&upper, SHA_OF_COUNT)],
+        "script" => vec![
+            with("LOAD", [b"--".to_vec(), bytes((256 << 10) - 2)].concat()),
+            with(
+                "LOAD",
+                format!("return {{{}}}", "1,".repeat(100_000)).into_bytes(),
+            ),
+            with("LOAD", record()),
+            command("SCRIPT EXISTS", names('d', 1024)),
+            of("KILL"),
+            of("FLUSH"),
         ],
         "echo" => vec![
             with("", record())

@@ -1,6 +1,7 @@
-//! `cargo xtask redis ci`: all units of Redis's own suite against a `farcore serve` that is started
-//! for it on loopback and ends with this program's step. A run takes well below three minutes: a
-//! unit that hangs is ended.
+//! `cargo xtask redis ci`: all units of Redis's own suite against servers that are started for it on
+//! loopback and end with this program's step: one of all cores, and one of one core for scripts
+//! that use keys which they do not name. A run takes well below three minutes: a unit that hangs is
+//! ended.
 
 use std::path::PathBuf;
 
@@ -34,7 +35,10 @@ pub(super) fn perform(place: &Place, ci: &Ci) -> Result<()> {
     };
     let command = format!("{} serve {FLAGS}", binary.display());
     let process = Process::start(&command, None, &place.log("ci-server")?)?;
-    tcl::perform(place, &Tcl::all(process.server().clone(), UNIT_SECONDS))
+    let command = format!("{command} --cores 0");
+    let one_core = Process::start(&command, None, &place.log("ci-server-one-core")?)?;
+    let servers = (process.server().clone(), one_core.server().clone());
+    tcl::perform(place, &Tcl::all(servers.0, servers.1, UNIT_SECONDS))
 }
 
 /// Builds `farcore`.

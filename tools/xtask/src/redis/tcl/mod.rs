@@ -6,6 +6,7 @@
 
 mod report;
 
+use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,17 +42,27 @@ pub(crate) struct Tcl {
     /// Time limit of each unit, in seconds.
     #[arg(long, default_value_t = 300)]
     unit_seconds: u64,
+    /// The server of groups whose tests need one of one core [default: the other one]
+    #[arg(long, value_name = "HOST:PORT")]
+    one_core: Option<Server>,
 }
 
 impl Tcl {
-    /// All units against a server, each within a time limit.
-    pub(super) fn all(server: Server, unit_seconds: u64) -> Self {
+    /// All units against a server, or one of one core, each within a time limit.
+    pub(super) fn all(server: Server, one_core: Server, unit_seconds: u64) -> Self {
         Self {
             target: Target { server },
             unit: None,
             no_skips: false,
             unit_seconds,
+            one_core: Some(one_core),
         }
+    }
+
+    /// Where a group is run.
+    fn server_of(&self, group: &Group) -> &Server {
+        let one_core = self.one_core.as_ref().filter(|_| group.one_core);
+        one_core.unwrap_or(&self.target.server)
     }
 }
 
@@ -70,6 +81,13 @@ struct Group {
     units: Vec<String>,
     /// The fewest tests that must pass; `None` for a part of a group.
     passes_min: Option<usize>,
+    /// Its tests use keys that only a server of one core has at hand.
+    #[serde(default)]
+    one_core: bool,
+    /// What is written otherwise in its units, and how: where all tests of a kind are left out
+    /// whose names others have too.
+    #[serde(default)]
+    rewritten: Vec<(String, String)>,
 }
 
 impl Group {
@@ -113,7 +131,7 @@ pub(super) fn perform(place: &Place, tcl: &Tcl) -> Result<()> {
     for group in &groups {
         let mut total = UnitReport::default();
         for unit in &group.units {
-            let report = run_unit(place, tcl, unit, &skips)?;
+            let report = run_unit(place, tcl, (group, unit), &skips)?;
             println!("{}", row(unit, &report));
             print_failures(&report);
             total.add(report);
@@ -174,11 +192,16 @@ fn print_failures(report: &UnitReport) {
 }
 
 /// Runs a unit; if one of its tests hangs, again without that test, so that the others count.
-fn run_unit(place: &Place, tcl: &Tcl, unit: &str, skips: &[Skip]) -> Result<UnitReport> {
+fn run_unit(
+    place: &Place,
+    tcl: &Tcl,
+    (group, unit): (&Group, &str),
+    skips: &[Skip],
+) -> Result<UnitReport> {
     let mut left_out: Vec<String> = skips.iter().map(|skip| skip.test.clone()).collect();
     let mut hung = UnitReport::default();
     loop {
-        let mut report = run_without(place, tcl, unit, &left_out)?;
+        let mut report = run_without(place, tcl, (group, unit), &left_out)?;
         let Some(failure) = report.take_hang() else {
             // Tests that hung were skipped in this run, but have failed.
             let is_hung = |test: &String| hung.failures.iter().any(|one| one.test == *test);
@@ -198,8 +221,35 @@ fn run_unit(place: &Place, tcl: &Tcl, unit: &str, skips: &[Skip]) -> Result<Unit
     }
 }
 
-fn run_without(place: &Place, tcl: &Tcl, unit: &str, left_out: &[String]) -> Result<UnitReport> {
-    let server = &tcl.target.server;
+/// The name of a unit's file; of a copy if some of it is written otherwise.
+fn rewritten(place: &Place, group: &Group, unit: &str) -> Result<String> {
+    if group.rewritten.is_empty() {
+        return Ok(unit.to_owned());
+    }
+    let tests = place.redis_source()?.join("tests");
+    let path = tests.join(format!("{unit}.tcl"));
+    let mut text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    for (from, to) in &group.rewritten {
+        if !text.contains(from) {
+            bail!("{unit} does not have what tcl.toml rewrites: {from}");
+        }
+        text = text.replace(from, to);
+    }
+    let name = format!("{unit}-rewritten");
+    let path = tests.join(format!("{name}.tcl"));
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(name)
+}
+
+fn run_without(
+    place: &Place,
+    tcl: &Tcl,
+    (group, unit): (&Group, &str),
+    left_out: &[String],
+) -> Result<UnitReport> {
+    let server = tcl.server_of(group);
+    let unit = &rewritten(place, group, unit)?;
     let mut command = Command::new("./runtest");
     command
         .current_dir(place.redis_source()?)
