@@ -327,7 +327,13 @@ impl Commands {
         let mut words = Vec::new();
         let is_length = self.is_one_of(2);
         words.push(if is_length { "maxlen" } else { "minid" }.to_owned());
-        let sign = self.pick(&["", "=", "~"]);
+        // Where entries of a node were deleted, Redis trims it roughly in another way.
+        let signs: &[&str] = if is_length {
+            &["", "=", "~"]
+        } else {
+            &["", "="]
+        };
+        let sign = self.pick(signs);
         if !sign.is_empty() {
             words.push(sign);
         }

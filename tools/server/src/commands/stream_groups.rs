@@ -115,7 +115,13 @@ fn set_id(call: &mut Call<'_>) -> Result {
     let (_, read) = group_words(call, false)?;
     let input = Input::new(call.connection.protocol);
     let input = input.bytes(call.argument(3)).bytes(call.argument(2));
-    let input = match group_id(call.argument(4), input) {
+    // Here the first and the last ID have names; as Redis.
+    let named = match call.argument(4) {
+        b"-" => Ok(input.flag(false).id(StreamId::FIRST)),
+        b"+" => Ok(input.flag(false).id(StreamId::LAST)),
+        text => group_id(text, input),
+    };
+    let input = match named {
         Ok(input) => put_read(read, input),
         Err(refusal) => {
             let absent = no_group(call.argument(3), call.argument(2));

@@ -13,6 +13,7 @@ use super::{Call, Flow, Refusal, SYNTAX};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
+use crate::types::replies::is_wrong_type;
 use crate::types::stream::id::StreamId;
 use crate::types::stream::input::{Answered, Input, deeds};
 use crate::types::stream::programs::StreamProgram;
@@ -230,8 +231,10 @@ impl Wanted {
                 true
             }
             // A client that waits for a stream waits on if there is something else instead.
-            Err(Failed::Task(TaskFailure::Engine(farcore::Error::CollectionTag { .. })))
-                if errors == SourceErrors::Ignored && self.reader.is_none() =>
+            Err(Failed::Task(TaskFailure::Engine(error)))
+                if errors == SourceErrors::Ignored
+                    && self.reader.is_none()
+                    && is_wrong_type(&error) =>
             {
                 false
             }

@@ -27,8 +27,10 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// IDs of one request.
 const IDS_AT_ONCE: usize = 8;
-/// Entries that a trim without an exact length removes at most, unless it says how many; as Redis.
-const ROUGH_LIMIT: u64 = 10_000;
+/// Nodes of entries, and entries, that a rough trim removes at most, unless it says how many; as
+/// Redis.
+const ROUGH_NODES: u64 = 100;
+const ROUGH_ENTRIES: u64 = 1_000_000;
 
 impl Call<'_> {
     /// True if a change of the stream is one request: no event is sent, and nobody waits.
@@ -164,15 +166,19 @@ impl TrimWords {
         Ok(())
     }
 
-    fn trim(&self) -> Option<Trim> {
+    fn trim(&self, call: &Call<'_>) -> Option<Trim> {
+        let node_entries = call.serving.shared.encoding_limits.stream_entries();
         let limit = match self.limit {
             Some(limit) => u64::try_from(limit).unwrap_or(0),
-            None if self.is_rough => ROUGH_LIMIT,
+            None if self.is_rough => match node_entries.saturating_mul(ROUGH_NODES) {
+                0 => 10_000,
+                entries => entries.min(ROUGH_ENTRIES),
+            },
             None => 0,
         };
         self.trim.map(|to| Trim {
             to,
-            is_rough: self.is_rough,
+            node_entries: self.is_rough.then_some(node_entries),
             limit,
         })
     }
@@ -200,7 +206,8 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Result {
         NewId::Of(ms) => input.number(1).number(ms),
         NewId::From(now_ms) => input.number(2).number(now_ms),
     };
-    let input = Trim::put(words.trim(), input.flag(words.makes));
+    let trim = words.trim(call);
+    let input = Trim::put(trim, input.flag(words.makes));
     let (arguments, bytes) = (call.arguments, call.input);
     let texts = (first..call.count()).map(|place| arguments.get(place, bytes));
     steps::count(count);
@@ -224,7 +231,6 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Result {
     }
     let key = call.key().to_vec();
     let readiness = call.readiness();
-    let trim = words.trim();
     Ok(call.task(move |mut core, output, protocol| async move {
         output.note_value(stored);
         let step = (&mut core, &output);
@@ -260,7 +266,7 @@ async fn add(
     if answered.did(deeds::TRIMMED) {
         output.notify(EventClasses::STREAM, "xtrim", key);
     }
-    if let Some(trim) = trim.filter(|trim| !trim.is_rough && answered.has_more()) {
+    if let Some(trim) = trim.filter(|trim| trim.node_entries.is_none() && answered.has_more()) {
         trim_all((core, output), key, (trim, protocol)).await?;
     }
     Ok(Some(added))
@@ -282,7 +288,7 @@ async fn trim_all(
         let answered = Answered::of(&trimmed);
         all += answered.number();
         // One that says how many go at most says it of all steps.
-        if !answered.has_more() || answered.number() == 0 || trim.is_rough {
+        if !answered.has_more() || answered.number() == 0 || trim.node_entries.is_some() {
             return Ok(all);
         }
         output.end_read(core, (1, 0)).await?;
@@ -291,7 +297,7 @@ async fn trim_all(
 
 pub(super) fn xtrim(call: &mut Call<'_>) -> Result {
     let words = TrimWords::of(call, false)?;
-    let Some(trim) = words.trim() else {
+    let Some(trim) = words.trim(call) else {
         return Err(SYNTAX.into());
     };
     if call.is_early() {

@@ -1,5 +1,6 @@
-//! The limits up to which Redis stores hashes, sets, lists and sorted sets compactly. They change only what
-//! `OBJECT ENCODING` replies and which ones a scan returns at once.
+//! The limits up to which Redis stores hashes, sets, lists and sorted sets compactly, and those of
+//! a node of a stream. They change only what `OBJECT ENCODING` replies, which collections a scan
+//! returns at once, and by how many entries a stream is trimmed roughly.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,10 +23,12 @@ enum Limit {
     ListDepth,
     SortedMembers,
     SortedBytes,
+    StreamEntries,
+    StreamBytes,
 }
 
 /// Each limit as Redis 7.2 has it.
-const LIMITS: [(Limit, i64); 9] = [
+const LIMITS: [(Limit, i64); 11] = [
     (Limit::HashFields, 512),
     (Limit::HashBytes, 64),
     (Limit::SetIntegers, 512),
@@ -35,11 +38,13 @@ const LIMITS: [(Limit, i64); 9] = [
     (Limit::ListDepth, 0),
     (Limit::SortedMembers, 128),
     (Limit::SortedBytes, 64),
+    (Limit::StreamEntries, 100),
+    (Limit::StreamBytes, 4096),
 ];
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 14] = [
+const SETTINGS: [(&str, Limit); 16] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
@@ -50,6 +55,8 @@ const SETTINGS: [(&str, Limit); 14] = [
     ("set-max-intset-entries", Limit::SetIntegers),
     ("set-max-listpack-entries", Limit::SetMembers),
     ("set-max-listpack-value", Limit::SetBytes),
+    ("stream-node-max-bytes", Limit::StreamBytes),
+    ("stream-node-max-entries", Limit::StreamEntries),
     ("zset-max-listpack-entries", Limit::SortedMembers),
     ("zset-max-listpack-value", Limit::SortedBytes),
     ("zset-max-ziplist-entries", Limit::SortedMembers),
@@ -115,6 +122,11 @@ impl EncodingLimits {
             self.count(Limit::SortedMembers),
             self.count(Limit::SortedBytes),
         )
+    }
+
+    /// Entries of a node of a stream; 0 is any number.
+    pub(crate) fn stream_entries(&self) -> u64 {
+        u64::try_from(self.load(Limit::StreamEntries)).unwrap_or(0)
     }
 
     /// Elements of a list, or a size in bytes if it is negative.

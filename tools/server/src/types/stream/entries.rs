@@ -5,7 +5,7 @@ use farcore::{TreeMap, TreeOutcome, TreeStop};
 use super::id::{NewId, StreamId};
 use super::input::{Answering, Given, deeds};
 use super::layout::{Key, Span, id_of};
-use super::state::{NODE_ENTRIES, PAGE_BYTES, Stream, write_entry, write_id};
+use super::state::{PAGE_BYTES, Stream, write_entry, write_id};
 use crate::types::stream::input::Input;
 
 type Ran = Result<TreeOutcome, TreeStop>;
@@ -23,8 +23,9 @@ pub(crate) enum TrimTo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Trim {
     pub(crate) to: TrimTo,
-    /// As many entries go as whole nodes of Redis have.
-    pub(crate) is_rough: bool,
+    /// As many entries go as whole nodes of Redis have, which is this many each, if not exactly as
+    /// many as should.
+    pub(crate) node_entries: Option<u64>,
     /// This many go at most; 0 is any number.
     pub(crate) limit: u64,
 }
@@ -39,7 +40,9 @@ impl Trim {
             TrimTo::Length(length) => input.number(1).number(length),
             TrimTo::From(id) => input.number(2).id(id),
         };
-        input.flag(trim.is_rough).number(trim.limit)
+        let input = input.flag(trim.node_entries.is_some());
+        let input = input.number(trim.node_entries.unwrap_or(0));
+        input.number(trim.limit)
     }
 
     fn of(given: &mut Given<'_>) -> Option<Self> {
@@ -50,7 +53,10 @@ impl Trim {
         };
         Some(Self {
             to,
-            is_rough: given.flag(),
+            node_entries: {
+                let is_rough = given.flag();
+                Some(given.number()).filter(|_| is_rough)
+            },
             limit: given.number(),
         })
     }
@@ -74,9 +80,10 @@ impl Trim {
                 stream.map.count(from, to)?
             }
         };
-        let wanted = match self.is_rough {
-            true => whole_nodes(length, excess, self.limit, stream.header.removed),
-            false => excess,
+        let removed = stream.header.removed;
+        let wanted = match self.node_entries {
+            Some(entries) => whole_nodes(length, excess, self.limit, (removed, entries)),
+            None => excess,
         };
         if wanted == 0 {
             return Ok((0, false));
@@ -89,9 +96,9 @@ impl Trim {
     }
 }
 
-/// Of `excess` entries at the beginning, as many as are whole nodes: each has as many entries as
-/// one of Redis, but the first, of which `removed` have gone, and the last.
-fn whole_nodes(length: u64, excess: u64, limit: u64, removed: u64) -> u64 {
+/// Of `excess` entries at the beginning, as many as are whole nodes: each has `entries`, but the
+/// first, of which `removed` have gone, and the last. A node of no entries has all.
+fn whole_nodes(length: u64, excess: u64, limit: u64, (removed, entries): (u64, u64)) -> u64 {
     let most = if limit == 0 {
         excess
     } else {
@@ -100,11 +107,14 @@ fn whole_nodes(length: u64, excess: u64, limit: u64, removed: u64) -> u64 {
     if most == length {
         return length;
     }
-    let first = (NODE_ENTRIES - removed % NODE_ENTRIES).min(length);
+    if entries == 0 {
+        return 0;
+    }
+    let first = (entries - removed % entries).min(length);
     if most < first {
         return 0;
     }
-    first + (most - first) / NODE_ENTRIES * NODE_ENTRIES
+    first + (most - first) / entries * entries
 }
 
 /// Adds an entry under a new ID, and trims the stream.
@@ -329,15 +339,15 @@ mod tests {
     #[test]
     fn what_is_trimmed_roughly_goes_by_whole_nodes() {
         // Nodes of 100, 100 and 55 entries.
-        assert_eq!(whole_nodes(255, 99, 0, 0), 0);
-        assert_eq!(whole_nodes(255, 100, 0, 0), 100);
-        assert_eq!(whole_nodes(255, 254, 0, 0), 200);
-        assert_eq!(whole_nodes(255, 255, 0, 0), 255);
-        assert_eq!(whole_nodes(255, 255, 30, 0), 0);
-        assert_eq!(whole_nodes(255, 255, 150, 0), 100);
+        assert_eq!(whole_nodes(255, 99, 0, (0, 100)), 0);
+        assert_eq!(whole_nodes(255, 100, 0, (0, 100)), 100);
+        assert_eq!(whole_nodes(255, 254, 0, (0, 100)), 200);
+        assert_eq!(whole_nodes(255, 255, 0, (0, 100)), 255);
+        assert_eq!(whole_nodes(255, 255, 30, (0, 100)), 0);
+        assert_eq!(whole_nodes(255, 255, 150, (0, 100)), 100);
         // Of the first one, 40 have gone.
-        assert_eq!(whole_nodes(215, 60, 0, 40), 60);
-        assert_eq!(whole_nodes(215, 161, 0, 140), 160);
-        assert_eq!(whole_nodes(30, 10, 0, 0), 0);
+        assert_eq!(whole_nodes(215, 60, 0, (40, 100)), 60);
+        assert_eq!(whole_nodes(215, 161, 0, (140, 100)), 160);
+        assert_eq!(whole_nodes(30, 10, 0, (0, 100)), 0);
     }
 }

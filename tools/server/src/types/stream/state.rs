@@ -13,7 +13,7 @@ type Result<T> = std::result::Result<T, TreeStop>;
 
 /// Bytes of a reply from which no more entries are added to it: the rest follows.
 pub(super) const PAGE_BYTES: usize = 16 << 10;
-/// Entries that a node of Redis has. What is trimmed roughly is trimmed by as many.
+/// Entries that a node of Redis has, unless it is set otherwise.
 pub(super) const NODE_ENTRIES: u64 = 100;
 
 /// A stream.
