@@ -604,6 +604,19 @@ impl<'a> TreeScores<'a> {
         all.map(|_| lengths)
     }
 
+    /// The only change, if there is one.
+    pub(super) fn single(self) -> Option<TreeScore<'a>> {
+        match self {
+            Self::Slices([change]) => Some(*change),
+            Self::Slices(_) => None,
+            Self::Encoded(bytes) => {
+                let mut fields = Fields(bytes);
+                let change = fields.score()?;
+                fields.0.is_empty().then_some(change)
+            }
+        }
+    }
+
     fn encode(self, into: &mut Vec<u8>) {
         let changes = match self {
             Self::Slices(changes) => changes,
@@ -830,6 +843,7 @@ impl<'a> TreeOp<'a> {
             Self::Update { changes, .. } => changes.single().map_or((&[], &[]), |change| {
                 (change.key, change.value.unwrap_or(&[]))
             }),
+            Self::Score { changes, .. } => (&[], changes.single().map_or(&[], |one| one.value)),
             _ => (&[], &[]),
         }
     }

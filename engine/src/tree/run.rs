@@ -787,6 +787,6 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// True if the operation changes the tree.
     pub(crate) fn has_changed(&self) -> bool {
         let edits = self.scratch.edits().iter();
-        self.scratch.touched().is_some() || edits.clone().any(|edit| edit.what != Edited::Passing)
+        !self.scratch.touches().is_empty() || edits.clone().any(|edit| edit.what != Edited::Passing)
     }
 }

@@ -117,6 +117,7 @@ fn random_call(random: &mut Random, held: &Held) -> Call {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
 pub(super) fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) -> bool {
     let mut slices: Vec<&[u8]> = Vec::new();
     let parts = match &request.call {

@@ -47,6 +47,7 @@ mod sorted_sets;
 mod sorted_several;
 mod sorted_takes;
 mod sorted_trees;
+mod sorting;
 mod strings;
 mod subcommand;
 mod syntax;
