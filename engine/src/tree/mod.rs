@@ -34,9 +34,9 @@ mod tests;
 mod work;
 
 pub(crate) use self::head::{INLINE_HEAD_BYTES, TREE_HEAD_BYTES, TreeHead};
-pub use self::node::TreeKind;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use self::node::StoredValue;
+pub use self::node::TreeKind;
 pub(crate) use self::node::{NodeNumber, TreeNode, TreeNodeEdit, copy_living};
 pub use self::op::{
     TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeScore,

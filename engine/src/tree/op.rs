@@ -7,7 +7,7 @@
 //! ```
 
 use super::node::TreeKind;
-use super::scored::ORDER_BYTES;
+use super::scored::{ORDER_BYTES, member_key};
 
 /// Of which collections an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -848,12 +848,26 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// The key of the one element that it looks for, if it names one.
-    pub(crate) fn sought(&self) -> Option<&'a [u8]> {
+    /// The key of the one element that it looks for, or looks for first, if it names one. A key that
+    /// must be made is made in the buffer.
+    pub(crate) fn sought<'b>(&self, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]>
+    where
+        'a: 'b,
+    {
         match *self {
             Self::Get { key } | Self::Remove { key } | Self::Rank { key } => Some(key),
             Self::Insert { key, .. } | Self::CompareAndSet { key, .. } => Some(key),
             Self::Update { changes, .. } => changes.single().map(|change| change.key),
+            Self::Score { changes, .. } => {
+                let change = changes.single()?;
+                Some(member_key(change.member, buffer))
+            }
+            Self::ScoreOf { members } if members.is_single() => {
+                Some(member_key(members.first(), buffer))
+            }
+            Self::ScoredValue { member } | Self::ScoreRank { member, .. } => {
+                Some(member_key(member, buffer))
+            }
             _ => None,
         }
     }

@@ -59,6 +59,12 @@ fn write_key(order: u64, member: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(member);
 }
 
+/// The key of the element that is by member.
+pub(super) fn member_key<'b>(member: &[u8], buffer: &'b mut Vec<u8>) -> &'b [u8] {
+    write_key(place_of(member), member, buffer);
+    buffer
+}
+
 fn order_in(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|order| u64::from_be_bytes(*order))
 }
@@ -213,11 +219,11 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         member: &[u8],
         half: &mut Half,
     ) -> Result<(Option<LeafPlace<'s>>, Option<u64>), Halt> {
-        write_key(place_of(member), member, &mut half.key);
+        let key = member_key(member, &mut half.key);
         if self.root.height == 0 {
             return Ok((None, None));
         }
-        let place = self.find_first(&mut half.way, &half.key)?;
+        let place = self.find_first(&mut half.way, key)?;
         if !place.is_found {
             return Ok((Some(place), None));
         }
