@@ -552,7 +552,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// Writes a page of elements.
-    fn page(
+    pub(super) fn page(
         &mut self,
         start: Start<'_>,
         reverse: bool,

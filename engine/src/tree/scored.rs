@@ -22,7 +22,7 @@ use super::op::{
     TreeBound, TreeCondition, TreeScore, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores,
     TreeValues, page_elements, put_found, slice_of,
 };
-use super::read::{Element, Start, Walk, Walked};
+use super::read::Start;
 use super::run::{Page, TreeAnswer, TreeLimits};
 use super::work::{Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
 use crate::constants::TREE_CHANGES_WHOLE;
@@ -603,31 +603,10 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         (limit, limits): (u32, TreeLimits),
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        out.push(0);
         let end = 1u64 << PLACE_BITS;
         let start = from.min(end).to_be_bytes();
-        let mut page = Page {
-            out,
-            bytes_max: limits.page_bytes,
-            left: limit,
-        };
-        let mut is_full = false;
-        let walked = self.with_path(|work, path| {
-            let work = &*work;
-            let is_wanted = |key: &[u8]| order_in(key).is_some_and(|place| place < end);
-            let bounds = (false, limits.leaves);
-            work.walk(path, Start::From(&start), bounds, is_wanted, |element| {
-                let Element { key, value } = element;
-                if !page.has_room(key, value.len()) {
-                    is_full = true;
-                    return Ok(Walk::Before);
-                }
-                page.add(key, work.value_bytes(value)?);
-                Ok(Walk::On)
-            })
-        })?;
-        out[0] = u8::from(limit > 0 && (is_full || walked == Walked::More));
-        Ok(TreeAnswer::Value)
+        let is_placed = |key: &[u8]| order_in(key).is_some_and(|place| place < end);
+        self.page(Start::From(&start), false, (limit, limits), is_placed, out)
     }
 
     /// Removes the member at a rank, counted in the whole map. False if a page has no room for it.
