@@ -52,7 +52,7 @@ pub(crate) const NODE_BYTES_MAX: usize = u16::MAX as usize;
 const INLINE_MAX: usize = APART as usize - 1;
 
 /// The kind of a collection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum TreeKind {
     /// Elements have a key and are in the order of their keys.
