@@ -6,8 +6,8 @@
 //! page:      | more:8 | element | ..           element: | key bytes:32 | value bytes:32 | key | value |
 //! ```
 
-use super::node::TreeKind;
-use super::scored::{ORDER_BYTES, member_key};
+use super::scored_keys::{ORDER_BYTES, member_key};
+use crate::collection::TreeKind;
 
 /// Of which collections an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

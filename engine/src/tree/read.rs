@@ -1,7 +1,8 @@
 //! Reads of a tree: one element, the place of a key, and walks from element to element.
 
 use super::node::{NodeNumber, StoredValue};
-use super::work::{Halt, LeafPlace, Nodes, PathStep, Sought, TreeWork};
+use super::path::PathStep;
+use super::work::{Halt, LeafPlace, Nodes, Sought, TreeWork};
 
 /// Where a walk begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

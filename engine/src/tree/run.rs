@@ -1,12 +1,13 @@
 //! What each operation on a tree does.
 
-use super::node::TreeKind;
 use super::op::{
     PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
     page_elements, put_found, slice_of,
 };
+use super::path::PathStep;
 use super::read::{Element, Start, Walk, Walked};
-use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
+use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
+use crate::collection::TreeKind;
 use crate::constants::TREE_CHANGES_WHOLE;
 
 /// What an operation answers.

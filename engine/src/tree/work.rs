@@ -4,11 +4,13 @@
 //! which the owner of the nodes makes in place.
 
 use super::node::{
-    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
-    inline_bytes, leaf_place_bytes,
+    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeNode, TreeNodeEdit, copy_living, inline_bytes,
+    leaf_place_bytes,
 };
 use super::op::TreeOp;
-use super::scored::{ScoredHalf, ScoredKeys};
+use super::path::PathStep;
+use super::scored_keys::{ScoredHalf, ScoredKeys};
+use crate::collection::TreeKind;
 use crate::constants::KEY_BYTES_MAX;
 
 /// The longest key of an element.
@@ -211,16 +213,6 @@ impl TouchedLeaf {
             _ => entry,
         }
     }
-}
-
-/// A branch on the way to a leaf.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PathStep {
-    pub(crate) node: NodeNumber,
-    /// The child that was taken.
-    pub(crate) entry: usize,
-    /// Children.
-    pub(super) len: usize,
 }
 
 /// The way from a tree's root to the leaf of a key, found before the operation on it.

@@ -868,8 +868,11 @@ fn is_page(
 
 #[cfg(test)]
 mod tests {
+    use farcore::TreeScoreOnly;
+
     use super::*;
     use crate::history::History;
+    use crate::scored::{ScoredFound, scored_key};
 
     fn moment(step: u64) -> Moment {
         Moment {
@@ -942,6 +945,54 @@ mod tests {
         assert_eq!(with(push(Refusal::Kind(TreeKind::Map))), Ok(()));
         assert!(with(push(Refusal::Kind(TreeKind::List))).is_err());
         assert!(with(push(Refusal::NoCollection)).is_err());
+    }
+
+    #[test]
+    fn what_a_scored_map_never_held_is_found() {
+        let score = |member, score| ScoredCall::ScoreOne {
+            member,
+            score,
+            condition: TreeCondition::Always,
+            only: TreeScoreOnly::Any,
+            adds: false,
+        };
+        let made = |counts, score| Found::Scored(ScoredFound::Made(counts, score));
+        let calls = [
+            done(
+                TreeCall::Scored(score(5, 9)),
+                1,
+                made([1, 0, 0, 1, 1, 1], 9),
+            ),
+            done(
+                TreeCall::Scored(score(7, 2)),
+                2,
+                made([1, 0, 0, 1, 2, 1], 2),
+            ),
+            done(
+                TreeCall::Scored(score(5, 1)),
+                3,
+                made([0, 1, 0, 1, 2, 1], 1),
+            ),
+        ];
+        let with = |last| history(&[calls[0].clone(), calls[1].clone(), calls[2].clone(), last]);
+        let rank = |rank, score| {
+            let found = Found::Scored(ScoredFound::Rank(rank, score));
+            with(read(TreeCall::Scored(ScoredCall::Rank(5, false)), 3, found))
+        };
+        assert_eq!(rank(0, 1), Ok(()));
+        assert!(rank(1, 1).is_err());
+        assert!(rank(0, 9).is_err());
+        let all = |elements: &[(i64, u64, u64)]| {
+            let keys = elements.iter();
+            let keys = keys.map(|&(score, member, value)| (scored_key(score, member), value));
+            let page = Found::Page(false, keys.collect());
+            with(read(TreeCall::Ranks(0, 9, false, 9), 3, page))
+        };
+        assert_eq!(all(&[(1, 5, 2), (2, 7, 1)]), Ok(()));
+        assert!(all(&[(2, 7, 1), (9, 5, 0)]).is_err());
+        assert!(all(&[(1, 5, 0), (2, 7, 1)]).is_err());
+        let again = TreeCall::Scored(score(7, 3));
+        assert!(with(done(again, 4, made([1, 0, 0, 1, 3, 1], 3))).is_err());
     }
 
     #[test]

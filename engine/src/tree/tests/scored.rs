@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::tree::scored::{place_of, placed_elements, scored_elements, scored_member};
+use crate::tree::scored::{placed_elements, scored_elements};
+use crate::tree::scored_keys::{place_of, scored_member};
 
 /// Score and value of each member.
 type Scores = BTreeMap<Vec<u8>, (f64, Vec<u8>)>;
