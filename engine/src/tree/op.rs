@@ -848,8 +848,8 @@ impl<'a> TreeOp<'a> {
         }
     }
 
-    /// The key of the one element that it looks for, or looks for first, if it names one. A key that
-    /// must be made is made in the buffer.
+    /// The key of the one element that it looks for, or looks for first, if it names one. A key
+    /// that must be made is made in the buffer.
     pub(crate) fn sought<'b>(&self, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]>
     where
         'a: 'b,

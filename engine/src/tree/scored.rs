@@ -6,14 +6,15 @@
 //! ```
 //!
 //! A scored map is one map with two elements a member. Its first half is in the order of the
-//! members' places, which are hash values; so a scan of it meets each member once, whatever is added
-//! meanwhile. Its second half is in the order of scores, and of members where scores are equal. The
-//! *order* of a score is a number that compares as the score does; that of the least score is greater
-//! than any place.
+//! members' places, which are hash values; so a scan of it meets each member once, whatever is
+//! added meanwhile. Its second half is in the order of scores, and of members where scores are
+//! equal. The *order* of a score is a number that compares as the score does; that of the least
+//! score is greater than any place.
 //!
 //! - S1: a member has one element in each half, and both have one order.
 //! - S2: an operation reads the leaves of all elements that it changes for a member before it
-//!   changes one of them. So it may end between two members, where an operation can be done in part.
+//!   changes one of them. So it may end between two members, where an operation can be done in
+//!   part.
 
 use super::op::{
     TreeBound, TreeCondition, TreeScore, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores,
@@ -99,8 +100,8 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         result
     }
 
-    /// Finds where the element of a member is or would be, if the map has a leaf, and notes the way;
-    /// and the order that the member has.
+    /// Finds where the element of a member is or would be, if the map has a leaf, and notes the
+    /// way; and the order that the member has.
     fn find_member(
         &mut self,
         member: &[u8],

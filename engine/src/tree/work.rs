@@ -435,8 +435,8 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         self.touch_element(path, place, (touch, TouchedElement::Named), sizes)
     }
 
-    /// Notes changes of elements of a member of a scored map, those that have a place, in this order,
-    /// if all can be made in place; false, and none of them, if one cannot.
+    /// Notes changes of elements of a member of a scored map, those that have a place, in this
+    /// order, if all can be made in place; false, and none of them, if one cannot.
     pub(super) fn touch_halves(
         &mut self,
         keys: &ScoredKeys,

@@ -1,4 +1,5 @@
-//! Scored maps against a `BTreeMap` of members, with tiny nodes, far nodes and halts between members.
+//! Scored maps against a `BTreeMap` of members, with tiny nodes, far nodes and halts between
+//! members.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The limits up to which Redis stores hashes, sets, lists and sorted sets compactly. They change only what
-//! `OBJECT ENCODING` replies and which ones a scan returns at once.
+//! The limits up to which Redis stores hashes, sets, lists and sorted sets compactly. They change
+//! only what `OBJECT ENCODING` replies and which ones a scan returns at once.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, Ordering};

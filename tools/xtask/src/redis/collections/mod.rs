@@ -1,6 +1,6 @@
-//! `cargo xtask redis collections`: paired runs on one hash, one set, one list and one sorted set of
-//! many elements, against Farcore and Debian's Redis, each in a process of its own on core 0, the client
-//! on core 1.
+//! `cargo xtask redis collections`: paired runs on one hash, one set, one list and one sorted set
+//! of many elements, against Farcore and Debian's Redis, each in a process of its own on core 0,
+//! the client on core 1.
 //!
 //! In each round a server is started, filled, measured and ended. The client is `redis-benchmark`,
 //! which is often the slower side: the server's processor time for each request is measured beside
