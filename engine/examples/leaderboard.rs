@@ -1,34 +1,30 @@
-//! A leaderboard: an ordered map of score and player, and one of each player's score.
+//! A leaderboard: a scored map, whose members are players.
 //!
 //! `cargo run -p farcore --example leaderboard`
 
-use farcore::{Config, Engine, Error, Handle, TreeStored};
+use farcore::{
+    Config, Engine, Error, Handle, TreeScore, TreeScoreMade, TreeScoreRange, TreeScoreRule,
+};
 
-/// Greater scores come first, and players of one score in the order of their names.
-fn place_of(score: u64, player: &str) -> Vec<u8> {
-    [&(u64::MAX - score).to_be_bytes()[..], player.as_bytes()].concat()
-}
+/// All players, in the order of their scores.
+const ALL: TreeScoreRange<'static> = TreeScoreRange::Ranks { first: 0, last: -1 };
 
-fn score_of(place: &[u8]) -> (u64, &str) {
-    let (score, player) = place.split_first_chunk().expect("a score comes first");
-    let player = std::str::from_utf8(player).expect("a name is text");
-    (u64::MAX - u64::from_be_bytes(*score), player)
-}
-
-fn set_score(handle: &mut Handle, player: &str, score: u64) -> Result<(), Error> {
-    let new = score.to_be_bytes();
-    let before = handle
-        .tree(b"scores")
-        .insert(player.as_bytes(), &new)
-        .wait()?;
-    let mut board = handle.tree(b"board");
-    if let TreeStored::Replaced(old) = before {
-        let old = u64::from_be_bytes(old.try_into().expect("a score has 8 bytes"));
-        board.remove(&place_of(old, player)).wait()?;
+/// Gives a player a score, or adds it to the one before; returns the score then.
+fn score(handle: &mut Handle, player: &str, points: f64, adds: bool) -> Result<f64, Error> {
+    let change = TreeScore {
+        member: player.as_bytes(),
+        score: Some(points),
+        value: b"",
+    };
+    let rule = TreeScoreRule {
+        adds,
+        ..TreeScoreRule::default()
+    };
+    let scored = handle.tree(b"board").score(&[change], rule).wait()?;
+    match scored.last {
+        TreeScoreMade::Score(score) => Ok(score),
+        TreeScoreMade::Unmet | TreeScoreMade::NoNumber => unreachable!("any number is taken"),
     }
-    let stored = board.insert(&place_of(score, player), b"").wait()?;
-    assert_eq!(stored, TreeStored::Added);
-    Ok(())
 }
 
 fn main() -> Result<(), Error> {
@@ -41,38 +37,36 @@ fn main() -> Result<(), Error> {
         ..Config::default()
     })?;
     let mut handle = engine.handle()?;
-    for number in 0..20_000u64 {
-        let score = number.wrapping_mul(2_654_435_761) % 100_000;
-        set_score(&mut handle, &format!("player-{number:05}"), score)?;
+    for number in 0..20_000u32 {
+        let points = f64::from(number.wrapping_mul(2_654_435_761) % 100_000);
+        score(&mut handle, &format!("player-{number:05}"), points, false)?;
     }
-    set_score(&mut handle, "player-00042", 1_000_000)?;
+    score(&mut handle, "player-00042", 1_000_000.0, false)?;
+    let best = score(&mut handle, "player-00042", 5.0, true)?;
 
     let mut board = handle.tree(b"board");
     let length = board.len().wait()?;
     assert_eq!(length.elements, 20_000);
     println!("{} players, {} bytes", length.elements, length.bytes);
 
-    let best = board.range_by_rank(0, 3, false, 3).wait()?;
-    for (rank, (place, _)) in best.iter().enumerate() {
-        let (score, player) = score_of(place);
+    let first = board.score_range(ALL, true, 0, 3).wait()?;
+    for (rank, (player, score, _)) in first.scored().enumerate() {
+        let player = std::str::from_utf8(player).expect("a name is text");
         println!("{}. {player} {score}", rank + 1);
     }
-    assert_eq!(
-        best.first().map(|(place, _)| score_of(place)),
-        Some((1_000_000, "player-00042"))
-    );
+    let (player, score, _) = first.scored().next().expect("there are players");
+    assert_eq!((player, score), (&b"player-00042"[..], best));
 
     // Where a player stands, and who is next to him.
-    let place = place_of(42u64.wrapping_mul(2_654_435_761) % 100_000, "player-00042");
-    assert_eq!(board.rank(&place).wait()?, None, "the old score is gone");
-    let place = place_of(1_000_000, "player-00042");
-    let rank = board.rank(&place).wait()?.expect("he has a score");
-    let around = board.range_by_rank(rank, rank + 2, false, 2).wait()?;
-    assert_eq!(around.iter().count(), 2);
+    let place = board.score_rank(b"player-00042", true).wait()?;
+    let place = place.expect("he has a score");
+    assert_eq!((place.rank, place.score), (0, best));
+    let around = board.score_range(ALL, true, place.rank, 2).wait()?;
+    assert_eq!(around.scored().count(), 2);
 
-    // The last ones leave.
-    let left = board.pop_last(10).wait()?;
-    assert_eq!(left.iter().count(), 10);
+    // Those with the least scores leave.
+    let left = board.pop_first(10).wait()?;
+    assert_eq!(left.scored().count(), 10);
     assert_eq!(board.len().wait()?.elements, 19_990);
     Ok(())
 }

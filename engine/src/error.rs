@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farcore_tuning::Size;
 
+use crate::collection::TreeKind;
 use crate::constants::{LONG_VALUE_BYTES_MAX, TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
-use crate::tree::TreeKind;
 
 /// The reason of [`Error::Unavailable`] where the record will not come back.
 pub(crate) const LOST: &str = "it was restarted, was away for longer than lease and keep, or returned a damaged record, so the record is lost for good; write or delete the key, or call `Engine::forget_lost`";

@@ -14,6 +14,7 @@ mod breach;
 mod bytes;
 mod cipher;
 mod client;
+mod collection;
 mod config;
 pub mod constants;
 #[cfg(feature = "disk")]

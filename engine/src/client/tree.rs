@@ -853,8 +853,8 @@ calls! {
     /// Those of `insert`.
     trim(first: i64, last: i64) -> TreeTrimmed, TreeTrimmed = TreeOp::Trim { first, last };
     /// Gives members of a scored map scores, or removes them, in their order, as far as the rule
-    /// holds: all, or as many as one step can. A member has 1016 bytes at most. A score that is not a
-    /// number is left out.
+    /// holds: all, or as many as one step can. A member has 1016 bytes at most. A score that is not
+    /// a number is left out.
     ///
     /// # Errors
     /// Those of `insert`.

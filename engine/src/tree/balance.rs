@@ -9,8 +9,10 @@
 //! logarithm of the length; what it leaves is that a small node may stay beside a large one.
 //! Source: T. Johnson and D. Shasha, "The performance of current B-tree algorithms", 1993.
 
-use super::node::{Child, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living};
-use super::work::{Edge, HEIGHT_MAX, Halt, Nodes, PathStep, TreeRoot, TreeWork};
+use super::node::{Child, NodeNumber, StoredValue, TreeNode, TreeNodeEdit, copy_living};
+use super::path::PathStep;
+use super::work::{Edge, HEIGHT_MAX, Halt, Nodes, TreeRoot, TreeWork};
+use crate::collection::TreeKind;
 
 impl<N: Nodes> TreeWork<'_, N> {
     /// Divides, merges or removes nodes along the way to a leaf that has changed.

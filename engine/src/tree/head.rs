@@ -7,7 +7,7 @@
 //!
 //! No bytes panic: a head may come from far memory.
 
-use super::node::TreeKind;
+use crate::collection::TreeKind;
 
 /// The bit that says that the elements lie in the head.
 const INLINE: u8 = 1 << 7;

@@ -27,23 +27,29 @@ mod balance;
 mod head;
 mod node;
 mod op;
+mod path;
 mod program;
 mod read;
 mod run;
 mod scored;
+mod scored_keys;
 #[cfg(test)]
 mod tests;
 mod work;
 
+pub use crate::collection::TreeKind;
+
 pub(crate) use self::head::{INLINE_HEAD_BYTES, TREE_HEAD_BYTES, TreeHead};
-pub use self::node::TreeKind;
-pub(crate) use self::node::{NodeNumber, StoredValue, TreeNode, TreeNodeEdit, copy_living};
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use self::node::StoredValue;
+pub(crate) use self::node::{NodeNumber, TreeNode, TreeNodeEdit, copy_living};
 pub use self::op::{
     TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeOp, TreeProgramMode,
     TreeScore, TreeScoreBound, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores,
     TreeValues,
 };
 pub(crate) use self::op::{found_values, page_elements, page_has_more};
+pub(crate) use self::path::PathStep;
 pub use self::program::{TreeMap, TreeOutcome, TreeProgram, TreeProgramRun, TreeStop};
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::scored::{placed_elements, scored_elements};

@@ -6,8 +6,8 @@
 //! page:      | more:8 | element | ..           element: | key bytes:32 | value bytes:32 | key | value |
 //! ```
 
-use super::node::TreeKind;
-use super::scored::ORDER_BYTES;
+use super::scored_keys::{ORDER_BYTES, member_key};
+use crate::collection::TreeKind;
 
 /// Of which collections an operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -653,6 +653,19 @@ impl<'a> TreeScores<'a> {
         all.map(|_| lengths)
     }
 
+    /// The only change, if there is one.
+    pub(super) fn single(self) -> Option<TreeScore<'a>> {
+        match self {
+            Self::Slices([change]) => Some(*change),
+            Self::Slices(_) => None,
+            Self::Encoded(bytes) => {
+                let mut fields = Fields(bytes);
+                let change = fields.score()?;
+                fields.0.is_empty().then_some(change)
+            }
+        }
+    }
+
     fn encode(self, into: &mut Vec<u8>) {
         let changes = match self {
             Self::Slices(changes) => changes,
@@ -880,16 +893,31 @@ impl<'a> TreeOp<'a> {
             Self::Update { changes, .. } => changes.single().map_or((&[], &[]), |change| {
                 (change.key, change.value.unwrap_or(&[]))
             }),
+            Self::Score { changes, .. } => (&[], changes.single().map_or(&[], |one| one.value)),
             _ => (&[], &[]),
         }
     }
 
-    /// The key of the one element that it looks for, if it names one.
-    pub(crate) fn sought(&self) -> Option<&'a [u8]> {
+    /// The key of the one element that it looks for, or looks for first, if it names one. A key
+    /// that must be made is made in the buffer.
+    pub(crate) fn sought<'b>(&self, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]>
+    where
+        'a: 'b,
+    {
         match *self {
             Self::Get { key } | Self::Remove { key } | Self::Rank { key } => Some(key),
             Self::Insert { key, .. } | Self::CompareAndSet { key, .. } => Some(key),
             Self::Update { changes, .. } => changes.single().map(|change| change.key),
+            Self::Score { changes, .. } => {
+                let change = changes.single()?;
+                Some(member_key(change.member, buffer))
+            }
+            Self::ScoreOf { members } if members.is_single() => {
+                Some(member_key(members.first(), buffer))
+            }
+            Self::ScoredValue { member } | Self::ScoreRank { member, .. } => {
+                Some(member_key(member, buffer))
+            }
             _ => None,
         }
     }

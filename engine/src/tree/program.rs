@@ -183,9 +183,9 @@ struct Programmed<'w, 's, N> {
 impl<N: Nodes> Programmed<'_, '_, N> {
     /// A change that is to be made in place is seen by no other one: then all are made by edits.
     fn check_touched(&self) -> Result<(), Halt> {
-        match self.work.scratch.touched() {
-            Some(_) => Err(Halt::Several),
-            None => Ok(()),
+        match self.work.scratch.touches() {
+            [] => Ok(()),
+            _ => Err(Halt::Several),
         }
     }
 }
@@ -210,7 +210,7 @@ impl<N: Nodes> MapWork for Programmed<'_, '_, N> {
             return Err(Halt::TooLong(value.len()));
         }
         let is_new = self.work.put_key(key, value)?;
-        if self.work.scratch.touched().is_some() {
+        if !self.work.scratch.touches().is_empty() {
             self.work.scratch.keep_element(key, value);
         }
         Ok(is_new)

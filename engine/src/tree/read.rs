@@ -2,7 +2,8 @@
 
 use super::node::{NodeNumber, StoredValue};
 use super::op::TreeBound;
-use super::work::{Halt, LeafPlace, Nodes, PathStep, Sought, TreeWork};
+use super::path::PathStep;
+use super::work::{Halt, LeafPlace, Nodes, Sought, TreeWork};
 
 /// Where a walk begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

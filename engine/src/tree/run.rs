@@ -1,12 +1,13 @@
 //! What each operation on a tree does.
 
-use super::node::TreeKind;
 use super::op::{
     PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
     page_elements, put_found, slice_of,
 };
+use super::path::PathStep;
 use super::read::{Element, Start, Walk, Walked};
-use super::work::{Edited, Halt, LeafPlace, Nodes, PathStep, Sought, TreeTouch, TreeWork};
+use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
+use crate::collection::TreeKind;
 use crate::constants::TREE_CHANGES_WHOLE;
 
 /// What an operation answers.
@@ -540,7 +541,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     }
 
     /// Writes a page of elements.
-    fn page(
+    pub(super) fn page(
         &mut self,
         start: Start<'_>,
         reverse: bool,
@@ -780,6 +781,6 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     /// True if the operation changes the tree.
     pub(crate) fn has_changed(&self) -> bool {
         let edits = self.scratch.edits().iter();
-        self.scratch.touched().is_some() || edits.clone().any(|edit| edit.what != Edited::Passing)
+        !self.scratch.touches().is_empty() || edits.clone().any(|edit| edit.what != Edited::Passing)
     }
 }

@@ -6,84 +6,29 @@
 //! ```
 //!
 //! A scored map is one map with two elements a member. Its first half is in the order of the
-//! members' places, which are hash values; so a scan of it meets each member once, whatever is added
-//! meanwhile. Its second half is in the order of scores, and of members where scores are equal. The
-//! *order* of a score is a number that compares as the score does; that of the least score is greater
-//! than any place.
+//! members' places, which are hash values; so a scan of it meets each member once, whatever is
+//! added meanwhile. Its second half is in the order of scores, and of members where scores are
+//! equal. The *order* of a score is a number that compares as the score does; that of the least
+//! score is greater than any place.
 //!
 //! - S1: a member has one element in each half, and both have one order.
 //! - S2: an operation reads the leaves of all elements that it changes for a member before it
-//!   changes one of them. So it may end between two members, where an operation can be done in part.
+//!   changes one of them. So it may end between two members, where an operation can be done in
+//!   part.
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::node::TreeKind;
 use super::op::{
     TreeBound, TreeCondition, TreeScore, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores,
     TreeValues, page_elements, put_found, slice_of,
 };
-use super::read::{Element, Start, Walk, Walked};
+use super::read::Start;
 use super::run::{Page, TreeAnswer, TreeLimits};
-use super::work::{Halt, Nodes, Sought, TreeWork};
+use super::scored_keys::{
+    Half, PLACE_BITS, ScoredHalf, ScoredKeys, member_key, order_in, order_of, place_of,
+    placed_member, score_of, scored_member, write_key,
+};
+use super::work::{Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
+use crate::collection::TreeKind;
 use crate::constants::TREE_CHANGES_WHOLE;
-
-/// Bytes before a member in the keys of its elements.
-pub(crate) const ORDER_BYTES: usize = 8;
-/// Bits of a member's place.
-const PLACE_BITS: u32 = 51;
-const SIGN: u64 = 1 << 63;
-
-/// A number that compares as a score does. The two zeros are equal.
-fn order_of(score: f64) -> u64 {
-    let bits = (score + 0.0).to_bits();
-    if bits & SIGN == 0 { bits | SIGN } else { !bits }
-}
-
-/// The score of an order.
-fn score_of(order: u64) -> f64 {
-    f64::from_bits(if order & SIGN == 0 {
-        !order
-    } else {
-        order ^ SIGN
-    })
-}
-
-/// Where a member stands in the order of scans: never 0, which begins one.
-pub(super) fn place_of(member: &[u8]) -> u64 {
-    (xxh3_64(member) >> (u64::BITS - PLACE_BITS)).max(1)
-}
-
-fn write_key(order: u64, member: &[u8], into: &mut Vec<u8>) {
-    into.clear();
-    into.extend_from_slice(&order.to_be_bytes());
-    into.extend_from_slice(member);
-}
-
-fn order_in(bytes: &[u8]) -> Option<u64> {
-    bytes.first_chunk().map(|order| u64::from_be_bytes(*order))
-}
-
-/// Member and score of an element that is by score, from its key.
-pub(crate) fn scored_member(key: &[u8]) -> Option<(&[u8], f64)> {
-    let (order, member) = key.split_first_chunk()?;
-    Some((member, score_of(u64::from_be_bytes(*order))))
-}
-
-/// Member, place and score of an element that is by member.
-pub(crate) fn placed_member<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a [u8], u64, f64)> {
-    let (place, member) = key.split_first_chunk()?;
-    let place = u64::from_be_bytes(*place);
-    Some((member, place, score_of(order_in(value)?)))
-}
-
-/// Buffers for the keys of a member's elements.
-#[derive(Debug, Default)]
-pub(super) struct ScoredKeys {
-    by_member: Vec<u8>,
-    by_score: Vec<u8>,
-    /// By the score that it will have.
-    next: Vec<u8>,
-}
 
 /// What a change of a member's score has come to.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -100,7 +45,36 @@ enum Scored {
     Absent,
 }
 
-impl<N: Nodes> TreeWork<'_, N> {
+/// The score that a change gives a member which had this order, or none; `Err` if it gives none.
+fn score_after(before: Option<u64>, score: f64, rule: TreeScoreRule) -> Result<f64, Scored> {
+    let is_unmet = match rule.condition {
+        TreeCondition::Always => false,
+        TreeCondition::IfAbsent => before.is_some(),
+        TreeCondition::IfPresent => before.is_none(),
+    };
+    if is_unmet {
+        return Err(Scored::Unmet);
+    }
+    let score = match before {
+        Some(order) if rule.adds => score_of(order) + score,
+        _ => score,
+    };
+    if score.is_nan() {
+        return Err(Scored::NoNumber);
+    }
+    let order = order_of(score);
+    let is_unmet = before.is_some_and(|before| match rule.only {
+        TreeScoreOnly::Any => false,
+        TreeScoreOnly::Greater => order <= before,
+        TreeScoreOnly::Less => order >= before,
+    });
+    if is_unmet {
+        return Err(Scored::Unmet);
+    }
+    Ok(score)
+}
+
+impl<'s, N: Nodes> TreeWork<'s, N> {
     /// Elements, or members of a scored map.
     pub(super) fn members(&self) -> u64 {
         match self.shape.kind {
@@ -126,35 +100,43 @@ impl<N: Nodes> TreeWork<'_, N> {
         result
     }
 
-    /// The order that a member has, by the key of its element.
-    fn order_at(&mut self, by_member: &[u8]) -> Result<Option<u64>, Halt> {
-        self.with_path(|work, path| {
-            let Some(place) = work.find_key(path, Sought::Key(by_member))? else {
-                return Ok(None);
-            };
-            let (_, value) = work.element_of(&place, place.entry)?;
-            let order = order_in(work.value_bytes(value)?);
-            order.map(Some).ok_or(Halt::Damaged(place.leaf))
-        })
-    }
-
-    /// Has the leaf of a key read, so that a change of it does not stop there.
-    fn read_leaf_of(&mut self, key: &[u8]) -> Result<(), Halt> {
+    /// Finds where the element of a member is or would be, if the map has a leaf, and notes the
+    /// way; and the order that the member has.
+    fn find_member(
+        &mut self,
+        member: &[u8],
+        half: &mut Half,
+    ) -> Result<(Option<LeafPlace<'s>>, Option<u64>), Halt> {
+        let key = member_key(member, &mut half.key);
         if self.root.height == 0 {
-            return Ok(());
+            return Ok((None, None));
         }
-        self.with_path(|work, path| work.find(path, Sought::Key(key)).map(|_| ()))
+        let place = self.find_first(&mut half.way, key)?;
+        if !place.is_found {
+            return Ok((Some(place), None));
+        }
+        let (_, value) = self.element_of(&place, place.entry)?;
+        let order = order_in(self.value_bytes(value)?);
+        let order = order.ok_or(Halt::Damaged(place.leaf))?;
+        Ok((Some(place), Some(order)))
     }
 
-    /// True if the element of a key has this value.
-    fn has_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Halt> {
-        self.with_path(|work, path| {
-            let Some(place) = work.find_key(path, Sought::Key(key))? else {
-                return Ok(false);
-            };
-            let (_, stored) = work.element_of(&place, place.entry)?;
-            Ok(stored.len() == value.len() && work.value_bytes(stored)? == value)
-        })
+    /// The order that a member has.
+    fn order_at(&mut self, member: &[u8], half: &mut Half) -> Result<Option<u64>, Halt> {
+        self.find_member(member, half).map(|(_, order)| order)
+    }
+
+    /// Finds where an element is or would be, if the map has a leaf, and notes the way. S1 says
+    /// whether it is there.
+    fn find_half(&self, half: &mut Half, is_there: bool) -> Result<Option<LeafPlace<'s>>, Halt> {
+        if self.root.height == 0 {
+            return Ok(None);
+        }
+        let place = self.find(&mut half.way, Sought::Key(&half.key))?;
+        let is_so = place.is_found == is_there;
+        is_so
+            .then_some(Some(place))
+            .ok_or(Halt::Damaged(place.leaf))
     }
 
     /// Removes one of a member's elements, which S1 says is there.
@@ -164,6 +146,27 @@ impl<N: Nodes> TreeWork<'_, N> {
         } else {
             Err(Halt::Damaged(self.root.node))
         }
+    }
+
+    /// Gives the element of a member that is by score another value, if it has not this one.
+    fn put_value(
+        &mut self,
+        keys: &ScoredKeys,
+        place: LeafPlace<'s>,
+        value: &[u8],
+        begun: &mut bool,
+    ) -> Result<(), Halt> {
+        let (_, stored) = self.element_of(&place, place.entry)?;
+        if stored.len() == value.len() && self.value_bytes(stored)? == value {
+            return Ok(());
+        }
+        let touch = (ScoredHalf::ByScore, Some(place), TreeTouch::Replace);
+        if !self.touch_halves(keys, [touch], value.len())? {
+            self.refrain();
+            *begun = true;
+            self.put_key(&keys.by_score.key, value)?;
+        }
+        Ok(())
     }
 
     /// Changes the score of one member. `begun` is set once something has changed.
@@ -179,69 +182,69 @@ impl<N: Nodes> TreeWork<'_, N> {
             score,
             value,
         } = change;
-        write_key(place_of(member), member, &mut keys.by_member);
-        let before = self.order_at(&keys.by_member)?;
-        if let Some(order) = before {
-            write_key(order, member, &mut keys.by_score);
-            self.read_leaf_of(&keys.by_score)?;
+        let (place, before) = self.find_member(member, &mut keys.by_member)?;
+        let score = match score.map(|score| score_after(before, score, rule)) {
+            None if before.is_none() => return Ok(Scored::Absent),
+            None => None,
+            Some(Err(unmet)) => return Ok(unmet),
+            Some(Ok(score)) => Some(score),
+        };
+        let order = score.map(order_of);
+        // S2.
+        let mut old = None;
+        if let Some(before) = before {
+            write_key(before, member, &mut keys.by_score.key);
+            old = self.find_half(&mut keys.by_score, true)?;
         }
-        let Some(score) = score else {
-            if before.is_none() {
-                return Ok(Scored::Absent);
-            }
+        if let (Some(score), Some(old), true) = (score, old, before == order) {
+            self.put_value(keys, old, value, begun)?;
+            return Ok(Scored::Same(score));
+        }
+        let mut new = None;
+        if let Some(order) = order {
+            write_key(order, member, &mut keys.next.key);
+            new = self.find_half(&mut keys.next, false)?;
+            keys.order = order.to_be_bytes();
+        }
+        let (touch, scored) = match (before, score) {
+            (None, Some(score)) => (TreeTouch::Insert, Scored::Added(score)),
+            (_, Some(score)) => (TreeTouch::Replace, Scored::Changed(score)),
+            (_, None) => (TreeTouch::Remove, Scored::Removed),
+        };
+        let touches = [
+            (ScoredHalf::ByMember, place, touch),
+            (ScoredHalf::ByScore, old, TreeTouch::Remove),
+            (ScoredHalf::Next, new, TreeTouch::Insert),
+        ];
+        if !self.touch_halves(keys, touches, value.len())? {
             *begun = true;
-            self.remove_half(&keys.by_score)?;
-            self.remove_half(&keys.by_member)?;
-            return Ok(Scored::Removed);
-        };
-        let is_unmet = match rule.condition {
-            TreeCondition::Always => false,
-            TreeCondition::IfAbsent => before.is_some(),
-            TreeCondition::IfPresent => before.is_none(),
-        };
-        if is_unmet {
-            return Ok(Scored::Unmet);
+            self.put_halves(keys, (before, order), value)?;
         }
-        let score = match before {
-            Some(order) if rule.adds => score_of(order) + score,
-            _ => score,
-        };
-        if score.is_nan() {
-            return Ok(Scored::NoNumber);
-        }
-        let order = order_of(score);
-        let is_unmet = before.is_some_and(|before| match rule.only {
-            TreeScoreOnly::Any => false,
-            TreeScoreOnly::Greater => order <= before,
-            TreeScoreOnly::Less => order >= before,
-        });
-        if is_unmet {
-            return Ok(Scored::Unmet);
-        }
-        if before == Some(order) && self.has_value(&keys.by_score, value)? {
-            return Ok(Scored::Same(score));
-        }
-        write_key(order, member, &mut keys.next);
-        self.read_leaf_of(&keys.next)?;
-        *begun = true;
-        let is_new = self.put_key(&keys.next, value)?;
-        if is_new != (before != Some(order)) {
-            return Err(Halt::Damaged(self.root.node));
-        }
-        if before == Some(order) {
-            return Ok(Scored::Same(score));
+        Ok(scored)
+    }
+
+    /// Changes all elements of a member that had an order, or none, and has another one then, or
+    /// none.
+    fn put_halves(
+        &mut self,
+        keys: &ScoredKeys,
+        (before, order): (Option<u64>, Option<u64>),
+        value: &[u8],
+    ) -> Result<(), Halt> {
+        self.refrain();
+        let mut is_so = true;
+        if order.is_some() {
+            is_so &= self.put_key(&keys.next.key, value)?;
         }
         if before.is_some() {
-            self.remove_half(&keys.by_score)?;
+            self.remove_half(&keys.by_score.key)?;
         }
-        let is_new = self.put_key(&keys.by_member, &order.to_be_bytes())?;
-        if is_new != before.is_none() {
-            return Err(Halt::Damaged(self.root.node));
+        if order.is_some() {
+            is_so &= self.put_key(&keys.by_member.key, &keys.order)? == before.is_none();
+        } else {
+            self.remove_half(&keys.by_member.key)?;
         }
-        Ok(match before {
-            None => Scored::Added(score),
-            Some(_) => Scored::Changed(score),
-        })
+        is_so.then_some(()).ok_or(Halt::Damaged(self.root.node))
     }
 
     /// Answers how many members were added, changed and removed, how many changes were made, how
@@ -253,7 +256,9 @@ impl<N: Nodes> TreeWork<'_, N> {
         limits: TreeLimits,
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        self.refrain();
+        if changes.single().is_none() {
+            self.refrain();
+        }
         let (mut added, mut changed, mut removed, mut done) = (0u64, 0u64, 0u64, 0u64);
         let mut last = (0u64, 0f64);
         let made = self.with_keys(|work, keys| {
@@ -321,8 +326,7 @@ impl<N: Nodes> TreeWork<'_, N> {
         let all = self.with_keys(|work, keys| {
             let all = members.for_each(|member| {
                 // `Err` ends the walk; the halt, if there is one, is in it.
-                write_key(place_of(member), member, &mut keys.by_member);
-                match work.order_at(&keys.by_member) {
+                match work.order_at(member, &mut keys.by_member) {
                     Ok(order) => {
                         let score = order.map(|order| score_of(order).to_le_bytes());
                         put_found(out, score.as_ref().map(|score| &score[..]));
@@ -349,21 +353,15 @@ impl<N: Nodes> TreeWork<'_, N> {
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
         self.with_keys(|work, keys| {
-            write_key(place_of(member), member, &mut keys.by_member);
-            let Some(order) = work.order_at(&keys.by_member)? else {
+            let Some(order) = work.order_at(member, &mut keys.by_member)? else {
                 return Ok(TreeAnswer::Absent);
             };
             out.extend(score_of(order).to_le_bytes());
-            write_key(order, member, &mut keys.by_score);
-            work.with_path(|work, path| {
-                let place = work.find(path, Sought::Key(&keys.by_score))?;
+            write_key(order, member, &mut keys.by_score.key);
+            if let Some(place) = work.find_half(&mut keys.by_score, true)? {
                 let (_, value) = work.element_of(&place, place.entry)?;
-                let value = work.value_bytes(value)?;
-                let is_there = place.is_found;
-                is_there
-                    .then(|| out.extend_from_slice(value))
-                    .ok_or(Halt::Damaged(place.leaf))
-            })?;
+                out.extend_from_slice(work.value_bytes(value)?);
+            }
             Ok(TreeAnswer::Value)
         })
     }
@@ -376,17 +374,15 @@ impl<N: Nodes> TreeWork<'_, N> {
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
         let found = self.with_keys(|work, keys| {
-            write_key(place_of(member), member, &mut keys.by_member);
-            let Some(order) = work.order_at(&keys.by_member)? else {
+            let Some(order) = work.order_at(member, &mut keys.by_member)? else {
                 return Ok(None);
             };
-            write_key(order, member, &mut keys.by_score);
-            let rank = work.with_path(|work, path| {
-                let place = work.find(path, Sought::RankOf(&keys.by_score))?;
-                let rank = place.before + place.entry as u64;
-                let is_there = place.is_found && rank >= work.first_rank();
-                is_there.then_some(rank).ok_or(Halt::Damaged(place.leaf))
-            })?;
+            let ScoredKeys { by_score, .. } = keys;
+            write_key(order, member, &mut by_score.key);
+            let place = work.find(&mut by_score.way, Sought::RankOf(&by_score.key))?;
+            let rank = place.before + place.entry as u64;
+            let is_there = place.is_found && rank >= work.first_rank();
+            let rank = is_there.then_some(rank).ok_or(Halt::Damaged(place.leaf))?;
             Ok(Some((rank, order)))
         })?;
         let Some((rank, order)) = found else {
@@ -453,8 +449,8 @@ impl<N: Nodes> TreeWork<'_, N> {
                     TreeBound::Included(member) => (member, is_end),
                     TreeBound::Excluded(member) => (member, !is_end),
                 };
-                write_key(order, member, &mut keys.by_score);
-                work.count_before(&keys.by_score, or_equal)
+                write_key(order, member, &mut keys.by_score.key);
+                work.count_before(&keys.by_score.key, or_equal)
             };
             let count = first * 2;
             Ok(before(from, first, false)?..before(to, count, true)?)
@@ -495,31 +491,10 @@ impl<N: Nodes> TreeWork<'_, N> {
         (limit, limits): (u32, TreeLimits),
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        out.push(0);
         let end = 1u64 << PLACE_BITS;
         let start = from.min(end).to_be_bytes();
-        let mut page = Page {
-            out,
-            bytes_max: limits.page_bytes,
-            left: limit,
-        };
-        let mut is_full = false;
-        let walked = self.with_path(|work, path| {
-            let work = &*work;
-            let is_wanted = |key: &[u8]| order_in(key).is_some_and(|place| place < end);
-            let bounds = (false, limits.leaves);
-            work.walk(path, Start::From(&start), bounds, is_wanted, |element| {
-                let Element { key, value } = element;
-                if !page.has_room(key, value.len()) {
-                    is_full = true;
-                    return Ok(Walk::Before);
-                }
-                page.add(key, work.value_bytes(value)?);
-                Ok(Walk::On)
-            })
-        })?;
-        out[0] = u8::from(limit > 0 && (is_full || walked == Walked::More));
-        Ok(TreeAnswer::Value)
+        let is_placed = |key: &[u8]| order_in(key).is_some_and(|place| place < end);
+        self.page(Start::From(&start), false, (limit, limits), is_placed, out)
     }
 
     /// Removes the member at a rank, counted in the whole map. False if a page has no room for it.
@@ -530,39 +505,36 @@ impl<N: Nodes> TreeWork<'_, N> {
         begun: &mut bool,
     ) -> Result<bool, Halt> {
         self.with_keys(|work, keys| {
-            let ScoredKeys {
-                by_member,
-                by_score,
-                ..
-            } = keys;
-            let is_taken = work.with_path(|work, path| {
-                let place = work.find(path, Sought::Rank(rank))?;
-                let (key, value) = work.element_of(&place, place.entry)?;
-                let (member, _) = scored_member(key).ok_or(Halt::Damaged(place.leaf))?;
-                write_key(place_of(member), member, by_member);
-                by_score.clear();
-                by_score.extend_from_slice(key);
-                let Some(page) = page else {
-                    return Ok(true);
-                };
-                if !page.has_room(key, value.len()) {
-                    return Ok(false);
-                }
-                // All that may stop comes before the page has it.
-                let value = work.value_bytes(value)?;
-                if !work.find(path, Sought::Key(by_member))?.is_found {
-                    return Err(Halt::Damaged(place.leaf));
-                }
-                page.add(key, value);
-                Ok(true)
-            })?;
-            if is_taken {
-                work.read_leaf_of(by_member)?;
-                *begun = true;
-                work.remove_half(by_score)?;
-                work.remove_half(by_member)?;
+            let by_score = &mut keys.by_score;
+            let old = work.find(&mut by_score.way, Sought::Rank(rank))?;
+            let (key, value) = work.element_of(&old, old.entry)?;
+            by_score.key.clear();
+            by_score.key.extend_from_slice(key);
+            let (member, _) = scored_member(key).ok_or(Halt::Damaged(old.leaf))?;
+            write_key(place_of(member), member, &mut keys.by_member.key);
+            if page
+                .as_ref()
+                .is_some_and(|page| !page.has_room(key, value.len()))
+            {
+                return Ok(false);
             }
-            Ok(is_taken)
+            // All that may stop comes before the page has it.
+            let value = work.value_bytes(value)?;
+            let place = work.find_half(&mut keys.by_member, true)?;
+            if let Some(page) = page {
+                page.add(key, value);
+            }
+            let touches = [
+                (ScoredHalf::ByMember, place, TreeTouch::Remove),
+                (ScoredHalf::ByScore, Some(old), TreeTouch::Remove),
+            ];
+            if !work.touch_halves(keys, touches, 0)? {
+                work.refrain();
+                *begun = true;
+                work.remove_half(&keys.by_score.key)?;
+                work.remove_half(&keys.by_member.key)?;
+            }
+            Ok(true)
         })
     }
 
@@ -573,7 +545,9 @@ impl<N: Nodes> TreeWork<'_, N> {
         (limit, limits): (u32, TreeLimits),
         out: &mut Vec<u8>,
     ) -> Result<TreeAnswer, Halt> {
-        self.refrain();
+        if limit > 1 {
+            self.refrain();
+        }
         out.push(0);
         let mut page = Page {
             out,
@@ -611,9 +585,11 @@ impl<N: Nodes> TreeWork<'_, N> {
         from_end: bool,
         limits: TreeLimits,
     ) -> Result<u64, Halt> {
-        self.refrain();
         let end = ranks.end.min(self.members());
         let wanted = end.saturating_sub(ranks.start);
+        if wanted > 1 {
+            self.refrain();
+        }
         let mut done = 0;
         while done < wanted && !(done > 0 && self.is_spent(limits)) {
             let mut begun = false;
@@ -649,7 +625,6 @@ impl<N: Nodes> TreeWork<'_, N> {
 
     /// Removes the member of a rank, and answers it as a page, which says whether there are others.
     pub(super) fn take_scored(&mut self, rank: u64, out: &mut Vec<u8>) -> Result<TreeAnswer, Halt> {
-        self.refrain();
         out.push(0);
         let mut page = Page {
             out,

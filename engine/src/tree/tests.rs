@@ -90,27 +90,16 @@ impl Memory {
 
     /// Changes an element in place, and the counts above it.
     fn touch(&mut self, scratch: &TreeScratch, op: &TreeOp<'_>) {
-        let Some(touched) = scratch.touched() else {
-            return;
-        };
-        assert!(scratch.edits().is_empty());
-        let (key, value) = op.element();
-        let value = StoredValue::Inline(value);
-        let mut leaf = TreeNodeEdit::of(self.nodes.get_mut(&touched.leaf).unwrap());
-        assert!(match touched.touch {
-            TreeTouch::Insert => leaf.insert(touched.entry, key, value),
-            TreeTouch::Replace => leaf.set_value(touched.entry, value),
-            TreeTouch::Remove => leaf.remove(touched.entry),
-        });
-        for step in scratch.way() {
-            let mut branch = TreeNodeEdit::of(self.nodes.get_mut(&step.node).unwrap());
-            let count = branch.view().child(step.entry).unwrap().count;
-            let count = match touched.touch {
-                TreeTouch::Insert => count + 1,
-                TreeTouch::Replace => count,
-                TreeTouch::Remove => count - 1,
-            };
-            assert!(branch.set_count(step.entry, count));
+        assert!(scratch.touches().is_empty() || scratch.edits().is_empty());
+        for touched in scratch.touches() {
+            let mut leaf = TreeNodeEdit::of(self.nodes.get_mut(&touched.leaf).unwrap());
+            assert!(touched.apply(&mut leaf, scratch.element(touched, op)));
+            for step in scratch.way(touched) {
+                let mut branch = TreeNodeEdit::of(self.nodes.get_mut(&step.node).unwrap());
+                let count = branch.view().child(step.entry).unwrap().count;
+                let count = touched.touch.counted(count).unwrap();
+                assert!(branch.set_count(step.entry, count));
+            }
         }
     }
 
@@ -1048,6 +1037,7 @@ fn a_tree_that_shrinks_has_few_nodes() {
 }
 
 /// Operations of several shapes, encoded.
+#[expect(clippy::too_many_lines, reason = "one line per operation")]
 fn encoded_operations() -> Vec<Vec<u8>> {
     let changes = [(&b"a"[..], Some(&b"1"[..])), (b"b", None)];
     let changes = changes.map(|(key, value)| TreeChange { key, value });

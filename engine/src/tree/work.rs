@@ -4,10 +4,13 @@
 //! which the owner of the nodes makes in place.
 
 use super::node::{
-    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeKind, TreeNode, TreeNodeEdit, copy_living,
-    inline_bytes, leaf_place_bytes,
+    NODE_BYTES_MAX, NodeNumber, StoredValue, TreeNode, TreeNodeEdit, copy_living, inline_bytes,
+    leaf_place_bytes,
 };
-use super::scored::ScoredKeys;
+use super::op::TreeOp;
+use super::path::PathStep;
+use super::scored_keys::{ScoredHalf, ScoredKeys};
+use crate::collection::TreeKind;
 use crate::constants::KEY_BYTES_MAX;
 
 /// The longest key of an element.
@@ -163,22 +166,57 @@ pub(crate) enum TreeTouch {
     Remove,
 }
 
+impl TreeTouch {
+    /// The count of elements below a child on the way to the element.
+    pub(crate) fn counted(self, count: u64) -> Option<u64> {
+        match self {
+            Self::Insert => count.checked_add(1),
+            Self::Replace => Some(count),
+            Self::Remove => count.checked_sub(1),
+        }
+    }
+}
+
+/// Which element a [`TreeTouch`] is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TouchedElement {
+    /// The one that the operation names.
+    Named,
+    /// One of a member of a scored map.
+    Scored(ScoredHalf),
+}
+
 /// Where a [`TreeTouch`] is, with the way to it in [`TreeScratch::way`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TouchedLeaf {
     pub(crate) leaf: NodeNumber,
+    /// With the touches of this leaf that come before.
     pub(crate) entry: usize,
     pub(crate) touch: TreeTouch,
+    element: TouchedElement,
+    /// Bytes that the leaf takes more.
+    adds: usize,
 }
 
-/// A branch on the way to a leaf.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PathStep {
-    pub(crate) node: NodeNumber,
-    /// The child that was taken.
-    pub(crate) entry: usize,
-    /// Children.
-    pub(super) len: usize,
+impl TouchedLeaf {
+    /// Makes the change in its leaf; false if that has no room.
+    pub(crate) fn apply(self, leaf: &mut TreeNodeEdit<'_>, (key, value): (&[u8], &[u8])) -> bool {
+        let value = StoredValue::Inline(value);
+        match self.touch {
+            TreeTouch::Insert => leaf.insert(self.entry, key, value),
+            TreeTouch::Replace => leaf.set_value(self.entry, value),
+            TreeTouch::Remove => leaf.remove(self.entry),
+        }
+    }
+
+    /// The entry at the same place of the leaf behind this touch of it.
+    fn moved(self, entry: usize) -> usize {
+        match self.touch {
+            TreeTouch::Insert if self.entry <= entry => entry + 1,
+            TreeTouch::Remove if self.entry < entry => entry - 1,
+            _ => entry,
+        }
+    }
 }
 
 /// The way from a tree's root to the leaf of a key, found before the operation on it.
@@ -225,7 +263,7 @@ pub(crate) struct TreeScratch {
     pub(super) scored: ScoredKeys,
     /// The node that was added last.
     added: Option<NodeNumber>,
-    touched: Option<TouchedLeaf>,
+    touches: Vec<TouchedLeaf>,
     /// Key and value of the element that is touched, if the operation itself does not have them.
     element: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -239,33 +277,45 @@ impl TreeScratch {
         &self.edits
     }
 
-    /// What the last operation changes in place, instead of by edits.
-    pub(crate) fn touched(&self) -> Option<TouchedLeaf> {
-        self.touched
+    /// What the last operation changes in place, instead of by edits, in this order.
+    pub(crate) fn touches(&self) -> &[TouchedLeaf] {
+        &self.touches
     }
 
-    /// The element that is touched, if the operation itself does not have it.
-    pub(crate) fn element(&self) -> Option<(&[u8], &[u8])> {
-        let (key, value) = self.element.as_ref()?;
-        Some((key, value))
-    }
-
-    /// Keeps the element that is touched.
+    /// Keeps the element that is touched, which the operation itself does not have.
     pub(super) fn keep_element(&mut self, key: &[u8], value: &[u8]) {
         let (kept_key, kept_value) = self.element.get_or_insert_default();
         kept_key.extend_from_slice(key);
         kept_value.extend_from_slice(value);
     }
 
-    /// The branches from the root to the leaf that is touched.
-    pub(crate) fn way(&self) -> &[PathStep] {
-        &self.path
+    /// The branches from the root to a leaf that is touched.
+    pub(crate) fn way(&self, touched: &TouchedLeaf) -> &[PathStep] {
+        match touched.element {
+            TouchedElement::Named => &self.path,
+            TouchedElement::Scored(half) => self.scored.way(half),
+        }
+    }
+
+    /// Key and value of the element that a touch of an operation stores, as far as it has them.
+    pub(crate) fn element<'e>(
+        &'e self,
+        touched: &TouchedLeaf,
+        op: &TreeOp<'e>,
+    ) -> (&'e [u8], &'e [u8]) {
+        match touched.element {
+            TouchedElement::Named => match &self.element {
+                Some((key, value)) => (key, value),
+                None => op.element(),
+            },
+            TouchedElement::Scored(half) => self.scored.element(half, op.element().1),
+        }
     }
 
     /// Forgets what an operation changes.
     pub(crate) fn clear(&mut self) {
         self.added = None;
-        self.touched = None;
+        self.touches.clear();
         self.element = None;
         for edit in self.edits.drain(..) {
             if self.spare.len() < SPARE_MAX && edit.bytes.capacity() <= NODE_BYTES_MAX {
@@ -354,7 +404,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         Self { way, ..self }
     }
 
-    /// Has a change of one element answered as [`TreeScratch::touched`] where all nodes stay.
+    /// Has a change of one element answered as [`TreeScratch::touches`] where all nodes stay.
     pub(crate) fn touching(self) -> Self {
         Self {
             may_touch: true,
@@ -398,8 +448,58 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         if !self.may_touch || !self.scratch.edits.is_empty() {
             return Ok(false);
         }
+        let sizes = (key_bytes, value_bytes);
+        self.touch_element(path, place, (touch, TouchedElement::Named), sizes)
+    }
+
+    /// Notes changes of elements of a member of a scored map, those that have a place, in this
+    /// order, if all can be made in place; false, and none of them, if one cannot.
+    pub(super) fn touch_halves(
+        &mut self,
+        keys: &ScoredKeys,
+        touches: impl IntoIterator<Item = (ScoredHalf, Option<LeafPlace<'s>>, TreeTouch)>,
+        value_bytes: usize,
+    ) -> Result<bool, Halt> {
+        if !self.may_touch || !self.scratch.edits.is_empty() || self.root.height == 0 {
+            return Ok(false);
+        }
+        let root = self.root;
+        for (half, place, touch) in touches {
+            let Some(place) = place else {
+                continue;
+            };
+            let sizes = keys.sizes(half, value_bytes);
+            let touch = (touch, TouchedElement::Scored(half));
+            if !self.touch_element(keys.way(half), place, touch, sizes)? {
+                self.scratch.touches.clear();
+                self.root = root;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn touch_element(
+        &mut self,
+        path: &[PathStep],
+        place: LeafPlace<'s>,
+        (touch, element): (TreeTouch, TouchedElement),
+        (key_bytes, value_bytes): (usize, usize),
+    ) -> Result<bool, Halt> {
         let LeafPlace { leaf, entry, .. } = place;
         let view = self.leaf_of(&place)?;
+        let before = self.scratch.touches.iter();
+        let before = before.filter(|touched| touched.leaf == leaf);
+        let of = |wanted| {
+            before
+                .clone()
+                .filter(move |one| one.touch == wanted)
+                .count()
+        };
+        let (inserts, removals) = (of(TreeTouch::Insert), of(TreeTouch::Remove));
+        let added: usize = before.clone().map(|touched| touched.adds).sum();
+        let entry_now = before.fold(entry, |entry, touched| touched.moved(entry));
         let old = match touch {
             TreeTouch::Insert => None,
             TreeTouch::Replace | TreeTouch::Remove => {
@@ -416,16 +516,16 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         let is_inline = matches!(old, None | Some(StoredValue::Inline(_)));
         let fits = is_inline
             && !self.shape.is_apart(key_bytes, value_bytes)
-            && adds <= view.free()
-            && view.used() + adds <= self.shape.node_bytes;
+            && added + adds <= view.free()
+            && view.used() + added + adds <= self.shape.node_bytes;
         let stays = match touch {
-            TreeTouch::Insert => view.len() < self.shape.entries_max,
+            TreeTouch::Insert => view.len() + inserts < self.shape.entries_max,
             TreeTouch::Replace => true,
             // At an end of the tree there is none to merge with that stays.
             TreeTouch::Remove => {
                 let is_large = 2 * view.used() > self.shape.node_bytes;
                 let shrinks = path.is_empty() && view.used() <= self.shape.shrinks_at;
-                view.len() > 1 && !shrinks && (is_large || is_at_end(path, place))
+                view.len() > 1 + removals && !shrinks && (is_large || is_at_end(path, place))
             }
         };
         if !fits || !stays {
@@ -447,7 +547,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 self.root.bytes = bytes.saturating_sub(key_bytes as u64);
             }
         }
-        self.scratch.touched = Some(TouchedLeaf { leaf, entry, touch });
+        self.scratch.touches.push(TouchedLeaf {
+            leaf,
+            entry: entry_now,
+            touch,
+            element,
+            adds,
+        });
         Ok(true)
     }
 
@@ -512,15 +618,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         if let (Sought::Key(key), Some(way)) = (sought, self.way)
             && self.scratch.edits.is_empty()
         {
-            path.clone_from(&way.steps);
-            let count = match path.last() {
-                None => self.root.count,
-                Some(step) => {
-                    let child = self.stored_node(step.node, false)?.child(step.entry);
-                    child.ok_or(Halt::Damaged(step.node))?.count
-                }
-            };
-            return self.find_in_leaf(way.leaf, (0, count), Sought::Key(key));
+            return self.find_along(way, path, key);
         }
         path.clear();
         let (mut node, mut before, mut count) = (self.root.node, 0, self.root.count);
@@ -549,6 +647,38 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             (node, count) = (child.node, child.count);
         }
         self.find_in_leaf(node, (before, count), sought)
+    }
+
+    /// Finds the element of a key by the way to its leaf, and notes that way.
+    #[inline]
+    fn find_along(
+        &self,
+        way: &TreePath,
+        path: &mut Vec<PathStep>,
+        key: &[u8],
+    ) -> Result<LeafPlace<'s>, Halt> {
+        path.clone_from(&way.steps);
+        let count = match path.last() {
+            None => self.root.count,
+            Some(step) => {
+                let child = self.stored_node(step.node, false)?.child(step.entry);
+                child.ok_or(Halt::Damaged(step.node))?.count
+            }
+        };
+        self.find_in_leaf(way.leaf, (0, count), Sought::Key(key))
+    }
+
+    /// Finds the first element that an operation looks for, by the way to it if that is known. The
+    /// operation looks for elements of other keys then.
+    pub(super) fn find_first(
+        &mut self,
+        path: &mut Vec<PathStep>,
+        key: &[u8],
+    ) -> Result<LeafPlace<'s>, Halt> {
+        match self.way.take() {
+            Some(way) if self.scratch.edits.is_empty() => self.find_along(way, path, key),
+            _ => self.find(path, Sought::Key(key)),
+        }
     }
 
     /// Finds an element in its leaf, which has `count` and those before it.

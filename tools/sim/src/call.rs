@@ -2,11 +2,12 @@
 
 use farcore::{
     Answer, Change, Condition, Error, Expiry, ExpiryCondition, Operation, Transaction, TreeBound,
-    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeOp, TreeValues,
+    TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeOp, TreeScore, TreeValues,
 };
 use farcore_tuning::simulated;
 
 use crate::random::Random;
+use crate::scored::{ScoredCall, ScoredFound, score_of_order, scored_key, whole};
 
 /// What every value repeats, and what must not be read in far memory.
 pub(crate) const MARK: &[u8; 8] = b"plaintxt";
@@ -70,6 +71,7 @@ pub(crate) enum TreeCall {
     Rotate(bool),
     /// With a random number; whether the element is removed.
     Draw(u64, bool),
+    Scored(ScoredCall),
 }
 
 /// Elements that maps may have.
@@ -218,8 +220,8 @@ pub(crate) enum Found {
     Page(bool, Vec<(u64, u64)>),
     /// How many were removed, and whether there are more.
     Removed(u64, bool),
-    /// Elements; whether it is a list, and its tag.
-    Len(u64, bool, u8),
+    /// Elements; the number of its kind, and its tag.
+    Len(u64, u8, u8),
     /// How many were added, removed and changed, and how many there are.
     Updated([u64; 4]),
     /// The numbers of the values of the first ones.
@@ -234,6 +236,7 @@ pub(crate) enum Found {
     },
     /// It was as expected.
     Set,
+    Scored(ScoredFound),
 }
 
 /// An answer as it came.
@@ -483,6 +486,7 @@ impl Asked {
         let element = |number: u64| number.to_be_bytes();
         let number = self.number;
         let (mut keys, mut values, mut expected) = (Vec::new(), vec![Some(nth(number, 0))], None);
+        let mut scores = Vec::new();
         match call {
             TreeCall::Get(one)
             | TreeCall::Rank(one)
@@ -512,6 +516,12 @@ impl Asked {
             TreeCall::Push { count, .. } => {
                 values = (0..count).map(|place| Some(nth(number, place))).collect();
             }
+            TreeCall::Scored(call) => {
+                keys.extend(call.members().into_iter().map(element));
+                let changes = call.changes(number);
+                values = changes.iter().map(|change| Some(change.2)).collect();
+                scores = changes.iter().map(|change| change.1).collect();
+            }
             _ => {}
         }
         let bytes = |value: u64| self.lengths.element(value);
@@ -519,6 +529,7 @@ impl Asked {
             keys,
             values: values.into_iter().map(|value| value.map(bytes)).collect(),
             expected: expected.map(bytes),
+            scores,
         }
     }
 }
@@ -529,6 +540,7 @@ pub(crate) struct TreeBytes {
     keys: Vec<[u8; 8]>,
     values: Vec<Option<Vec<u8>>>,
     expected: Option<Vec<u8>>,
+    scores: Vec<Option<i64>>,
 }
 
 /// Keys and values as an operation takes them.
@@ -537,13 +549,22 @@ pub(crate) struct TreeParts<'a> {
     keys: Vec<&'a [u8]>,
     values: Vec<&'a [u8]>,
     changes: Vec<TreeChange<'a>>,
+    scores: Vec<TreeScore<'a>>,
 }
 
 impl TreeBytes {
     pub(crate) fn parts(&self) -> TreeParts<'_> {
         let values = self.values.iter().map(Option::as_deref);
         let changes = self.keys.iter().zip(values.clone());
+        let scores = changes.clone().zip(&self.scores);
         TreeParts {
+            scores: scores
+                .map(|((member, value), score)| TreeScore {
+                    member,
+                    score: score.map(|score| f64::from(i32::try_from(score).unwrap_or(0))),
+                    value: value.unwrap_or(&[]),
+                })
+                .collect(),
             keys: self.keys.iter().map(<[u8; 8]>::as_slice).collect(),
             values: values.flatten().collect(),
             changes: changes
@@ -608,6 +629,7 @@ impl TreeBytes {
             TreeCall::TakeAt(rank) => TreeOp::TakeAt { rank },
             TreeCall::Rotate(last) => TreeOp::Rotate { last },
             TreeCall::Draw(random, removes) => TreeOp::Draw { random, removes },
+            TreeCall::Scored(call) => call.op(&parts.keys, &parts.scores),
         }
     }
 }
@@ -662,7 +684,7 @@ fn found(call: TreeCall, bytes: &[u8], lengths: &Lengths) -> Result<Found, Strin
         }),
         TreeCall::Len => {
             let ends = bytes.get(16..18).ok_or("a short answer")?;
-            Found::Len(word(bytes, 0)?, ends[0] == 1, ends[1])
+            Found::Len(word(bytes, 0)?, ends[0], ends[1])
         }
         TreeCall::Rank(_) | TreeCall::Count(..) | TreeCall::Push { .. } | TreeCall::InsertAt(_) => {
             Found::Number(word(bytes, 0)?)
@@ -694,11 +716,62 @@ fn found(call: TreeCall, bytes: &[u8], lengths: &Lengths) -> Result<Found, Strin
             let (more, elements) = page(bytes, lengths)?;
             Found::Page(more, elements)
         }
+        TreeCall::Scored(call) => found_of_scored(call, bytes, lengths)?,
     })
+}
+
+fn score(bytes: &[u8], place: usize) -> Result<i64, String> {
+    word(bytes, place).map(|bits| whole(f64::from_bits(bits)))
+}
+
+/// What the bytes of an answer say of a scored map.
+fn found_of_scored(call: ScoredCall, bytes: &[u8], lengths: &Lengths) -> Result<Found, String> {
+    Ok(Found::Scored(match call {
+        ScoredCall::Score { .. } | ScoredCall::ScoreOne { .. } => {
+            let mut counts = [0; 6];
+            for (place, count) in counts.iter_mut().enumerate() {
+                *count = word(bytes, place)?;
+            }
+            ScoredFound::Made(counts, score(bytes, 6)?)
+        }
+        ScoredCall::ScoreOf { .. } => ScoredFound::Scores(each(bytes, |bytes| score(bytes, 0))?),
+        ScoredCall::Value(_) => {
+            let value = bytes.get(8..).ok_or("a short answer")?;
+            ScoredFound::Value(score(bytes, 0)?, lengths.number_of_element(value)?)
+        }
+        ScoredCall::Rank(..) => ScoredFound::Rank(word(bytes, 0)?, score(bytes, 1)?),
+        ScoredCall::Count(..) => return Ok(Found::Number(word(bytes, 0)?)),
+        ScoredCall::Range { .. } => {
+            let (more, elements) = page(bytes, lengths)?;
+            return Ok(Found::Page(more, elements));
+        }
+        ScoredCall::Remove(..) => return found(TreeCall::RemoveRanks(0, 0), bytes, lengths),
+        ScoredCall::Scan(_) => {
+            let (more, members) = page_of(bytes, |key, value| {
+                let order = value.first_chunk().ok_or("a short order")?;
+                let score = score_of_order(u64::from_be_bytes(*order));
+                let key = |place: usize| {
+                    let word = key.get(place..).and_then(|rest| rest.first_chunk());
+                    word.map(|word| u64::from_be_bytes(*word))
+                };
+                let (place, member) = key(0).zip(key(8)).ok_or("a short key")?;
+                Ok((place, member, score))
+            })?;
+            ScoredFound::Placed(more, members)
+        }
+    }))
 }
 
 /// The numbers of values, where keys have one.
 fn many(bytes: &[u8], lengths: &Lengths) -> Result<Vec<Option<u64>>, String> {
+    each(bytes, |value| lengths.number_of_element(value))
+}
+
+/// What each value says, where there is one.
+fn each<T>(
+    bytes: &[u8],
+    of: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Vec<Option<T>>, String> {
     let mut values = Vec::new();
     let mut rest = bytes;
     while let Some((length, after)) = rest.split_first_chunk() {
@@ -710,14 +783,35 @@ fn many(bytes: &[u8], lengths: &Lengths) -> Result<Vec<Option<u64>>, String> {
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let (value, after) = after.split_at_checked(length).ok_or("a short answer")?;
-        values.push(Some(lengths.number_of_element(value)?));
+        values.push(Some(of(value)?));
         rest = after;
     }
     Ok(values)
 }
 
-/// Whether a page says that there is more, and for each element its key and its value's number.
+/// Whether a page says that there is more, and for each element its key and its value's number. A
+/// key of a scored map is what [`scored_key`] says.
 fn page(bytes: &[u8], lengths: &Lengths) -> Result<(bool, Vec<(u64, u64)>), String> {
+    page_of(bytes, |key, value| {
+        let first = |key: &[u8]| {
+            let first = key.first_chunk();
+            first.map_or(0, |first| u64::from_be_bytes(*first))
+        };
+        let key = match key.get(8..) {
+            Some(member) if !member.is_empty() => {
+                scored_key(score_of_order(first(key)), first(member))
+            }
+            _ => first(key),
+        };
+        Ok((key, lengths.number_of_element(value)?))
+    })
+}
+
+/// Whether a page says that there is more, and what key and value of each element say.
+fn page_of<T>(
+    bytes: &[u8],
+    of: impl Fn(&[u8], &[u8]) -> Result<T, String>,
+) -> Result<(bool, Vec<T>), String> {
     let mut elements = Vec::new();
     let (more, mut rest) = bytes.split_first().ok_or("an empty page")?;
     while !rest.is_empty() {
@@ -728,10 +822,7 @@ fn page(bytes: &[u8], lengths: &Lengths) -> Result<(bool, Vec<(u64, u64)>), Stri
         let (here, after) = rest[8..]
             .split_at_checked(key + value)
             .ok_or("a short page")?;
-        let element = here[..key]
-            .first_chunk()
-            .map_or(0, |key| u64::from_be_bytes(*key));
-        elements.push((element, lengths.number_of_element(&here[key..])?));
+        elements.push(of(&here[..key], &here[key..])?);
         rest = after;
     }
     Ok((*more != 0, elements))

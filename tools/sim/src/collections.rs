@@ -8,8 +8,7 @@
 //! A collection that expires, or that may be evicted, ends without a version. So there are several
 //! models: those that agree with all answers so far.
 //!
-//! The keys of even collections are used as maps, those of odd ones as lists, with a few calls of
-//! the other kind.
+//! Each key is used as a collection of one kind, see [`kind_of`], with a few calls of the others.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,9 +16,19 @@ use farcore::{TreeCondition, TreeGuard, TreeKind};
 
 use crate::call::{Answered, Call, Found, Refusal, TreeCall, nth_element, pushed, updated};
 use crate::history::{Entry, Moment, Rules};
+use crate::scored::{ScoredCall, Scores};
 
 /// Models that differ, at most: with more, nothing more is checked.
 const MODELS_MAX: usize = 32;
+
+/// The kind that the key of a collection is used as.
+pub(crate) fn kind_of(tree: u64) -> TreeKind {
+    match tree % 3 {
+        0 => TreeKind::Map,
+        1 => TreeKind::List,
+        _ => TreeKind::Scored,
+    }
+}
 
 /// What the key of a collection holds: the numbers of its values.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +38,27 @@ enum Held {
     Plain,
     Map(BTreeMap<u64, u64>),
     List(VecDeque<u64>),
+    Scored(Scores),
+}
+
+impl Held {
+    /// A collection without elements.
+    fn empty(kind: TreeKind) -> Self {
+        match kind {
+            TreeKind::List => Self::List(VecDeque::new()),
+            TreeKind::Scored => Self::Scored(Scores::default()),
+            _ => Self::Map(BTreeMap::new()),
+        }
+    }
+
+    fn kind(&self) -> Option<TreeKind> {
+        match self {
+            Self::Absent | Self::Plain => None,
+            Self::Map(_) => Some(TreeKind::Map),
+            Self::List(_) => Some(TreeKind::List),
+            Self::Scored(_) => Some(TreeKind::Scored),
+        }
+    }
 }
 
 /// A collection as it should be.
@@ -113,6 +143,7 @@ fn is_change(call: TreeCall, found: &Found) -> bool {
             *removed > 0 || changes.any(|change| change.1.is_some())
         }
         (TreeCall::CompareAndSet(_, expected, sets), _) => expected.is_some() || sets,
+        (TreeCall::Scored(call), found) => call.is_change(found),
         _ => matches!(
             call,
             TreeCall::Insert(..) | TreeCall::Remove(_) | TreeCall::InsertAt(_) | TreeCall::SetAt(_)
@@ -260,8 +291,8 @@ fn expect(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Whether a call is for lists, or for maps; `None` if it is for either.
-fn wants_list(call: TreeCall) -> Option<bool> {
+/// The kind of collections that a call is for; `None` if it is for any.
+fn wanted_kind(call: TreeCall) -> Option<TreeKind> {
     match call {
         TreeCall::Len
         | TreeCall::Ranks(..)
@@ -279,16 +310,21 @@ fn wants_list(call: TreeCall) -> Option<bool> {
         | TreeCall::Count(..)
         | TreeCall::Update { .. }
         | TreeCall::GetMany { .. }
-        | TreeCall::CompareAndSet(..) => Some(false),
+        | TreeCall::CompareAndSet(..) => Some(TreeKind::Map),
         TreeCall::Push { .. }
         | TreeCall::InsertAt(_)
         | TreeCall::SetAt(_)
-        | TreeCall::Rotate(_) => Some(true),
+        | TreeCall::Rotate(_) => Some(TreeKind::List),
+        TreeCall::Scored(_) => Some(TreeKind::Scored),
     }
 }
 
 fn replaces(call: TreeCall) -> bool {
-    matches!(call, TreeCall::Update { replaces: true, .. })
+    matches!(
+        call,
+        TreeCall::Update { replaces: true, .. }
+            | TreeCall::Scored(ScoredCall::Score { replaces: true, .. })
+    )
 }
 
 /// The ranks from one to another, which is the last; negative ones count from the end.
@@ -331,6 +367,7 @@ impl Model {
             Held::Absent | Held::Plain => 0,
             Held::Map(map) => map.len() as u64,
             Held::List(list) => list.len() as u64,
+            Held::Scored(scores) => scores.len(),
         }
     }
 
@@ -340,6 +377,7 @@ impl Model {
             Held::Absent | Held::Plain => None,
             Held::Map(map) => map.iter().nth(rank).map(|(&key, &value)| (key, value)),
             Held::List(list) => list.get(rank).map(|&value| (0, value)),
+            Held::Scored(scores) => scores.elements().get(rank).copied(),
         }
     }
 
@@ -364,25 +402,19 @@ impl Model {
                 key.map(|key| map.remove(&key));
             }
             Held::List(list) => drop(list.remove(place)),
+            Held::Scored(scores) => scores.remove_at(place),
         }
     }
 
     /// Why it is not the collection that a call is for, if it is not.
     fn refusal(&self, call: TreeCall, guard: TreeGuard) -> Option<Refusal> {
-        let is_list = match self.held {
+        let kind = match self.held {
             _ if replaces(call) => None,
             Held::Plain => return Some(Refusal::NoCollection),
-            Held::Absent => None,
-            Held::Map(_) => Some(false),
-            Held::List(_) => Some(true),
+            _ => self.held.kind(),
         };
-        if let Some(is_list) = is_list {
-            if wants_list(call).is_some_and(|wanted| wanted != is_list) {
-                let kind = if is_list {
-                    TreeKind::List
-                } else {
-                    TreeKind::Map
-                };
+        if let Some(kind) = kind {
+            if wanted_kind(call).is_some_and(|wanted| wanted != kind) {
                 return Some(Refusal::Kind(kind));
             }
             if self.tag != guard.tag && call != TreeCall::Len {
@@ -402,10 +434,7 @@ impl Model {
                     return Err(format!("it should have been refused: {refusal:?}"));
                 }
                 if replaces(*call) || self.held == Held::Absent {
-                    let held = match wants_list(*call) {
-                        Some(true) => Held::List(VecDeque::new()),
-                        _ => Held::Map(BTreeMap::new()),
-                    };
+                    let held = Held::empty(wanted_kind(*call).unwrap_or_default());
                     (self.held, self.tag, self.expires_ms) = (held, guard.tag, None);
                 }
                 self.change_elements(item.entry.number, *call, found)?;
@@ -441,14 +470,15 @@ impl Model {
         call: TreeCall,
         found: &Found,
     ) -> Result<(), String> {
-        match &mut self.held {
-            Held::Map(map) if wants_list(call) == Some(false) => {
-                change_map(map, number, call, found)
+        match (&mut self.held, call) {
+            (Held::Scored(scores), TreeCall::Scored(call)) => {
+                let is_so = scores.change(number, call, found);
+                expect(is_so, || format!("it should hold {scores:?} now"))
             }
-            Held::List(list) if wants_list(call) == Some(true) => {
-                change_list(list, number, call, found)
-            }
-            _ => self.change_any(call, found),
+            (_, call) if wanted_kind(call).is_none() => self.change_any(call, found),
+            (Held::Map(map), _) => change_map(map, number, call, found),
+            (Held::List(list), _) => change_list(list, number, call, found),
+            _ => Err("it holds another collection".into()),
         }
     }
 
@@ -460,7 +490,7 @@ impl Model {
         Ok(())
     }
 
-    /// Makes a change that is for maps and lists.
+    /// Makes a change that is for collections of any kind.
     fn change_any(&mut self, call: TreeCall, found: &Found) -> Result<(), String> {
         let before = self.len();
         let left = |model: &Self| format!("{} are left", model.len());
@@ -570,6 +600,10 @@ impl Model {
             (TreeCall::CompareAndSet(key, expected, _), Answered::Mismatch(current)) => {
                 self.value_of(key) != expected && *current == self.version
             }
+            (TreeCall::Scored(call), Answered::Absent) => match &self.held {
+                Held::Scored(scores) => scores.lacks(call),
+                _ => Scores::default().lacks(call),
+            },
             (call, Answered::Tree(seen, found)) => {
                 *seen == self.version && self.holds(call, guard, found)
             }
@@ -604,12 +638,21 @@ impl Model {
     /// True if this is what a call reads.
     fn holds(&self, call: TreeCall, guard: TreeGuard, found: &Found) -> bool {
         match (call, found) {
-            _ if wants_list(call) == Some(false) => self.holds_of_map(call, found),
-            (TreeCall::Len, Found::Len(len, is_list, tag)) => {
-                let is_this = match self.held {
-                    Held::List(_) => *is_list && *tag == self.tag,
-                    Held::Map(_) => !is_list && *tag == self.tag,
-                    Held::Absent | Held::Plain => *tag == guard.tag,
+            _ if wanted_kind(call) == Some(TreeKind::Map) => self.holds_of_map(call, found),
+            (TreeCall::Scored(call), _) => {
+                let is_page = |elements, reverse, limit| match found {
+                    Found::Page(more, seen) => is_page(elements, (reverse, limit), *more, seen),
+                    _ => false,
+                };
+                match &self.held {
+                    Held::Scored(scores) => scores.holds(call, found, is_page),
+                    _ => Scores::default().holds(call, found, is_page),
+                }
+            }
+            (TreeCall::Len, Found::Len(len, kind, tag)) => {
+                let is_this = match self.held.kind() {
+                    Some(held) => *kind == held as u8 && *tag == self.tag,
+                    None => *tag == guard.tag,
                 };
                 *len == self.len() && is_this
             }
@@ -825,8 +868,11 @@ fn is_page(
 
 #[cfg(test)]
 mod tests {
+    use farcore::TreeScoreOnly;
+
     use super::*;
     use crate::history::History;
+    use crate::scored::{ScoredFound, scored_key};
 
     fn moment(step: u64) -> Moment {
         Moment {
@@ -883,7 +929,7 @@ mod tests {
         assert!(with(read(all, 3, page(&[(3, 1), (5, 0)]))).is_err());
         assert!(with(read(all, 3, page(&[(3, 1)]))).is_err());
         assert!(with(read(all, 2, page(&[(3, 1), (5, 0)]))).is_err());
-        let len = |count| read(TreeCall::Len, 3, Found::Len(count, false, 0));
+        let len = |count| read(TreeCall::Len, 3, Found::Len(count, 0, 0));
         assert_eq!(with(len(2)), Ok(()));
         assert!(with(len(3)).is_err());
         assert!(with(insert(3, 4, None)).is_err());
@@ -899,6 +945,54 @@ mod tests {
         assert_eq!(with(push(Refusal::Kind(TreeKind::Map))), Ok(()));
         assert!(with(push(Refusal::Kind(TreeKind::List))).is_err());
         assert!(with(push(Refusal::NoCollection)).is_err());
+    }
+
+    #[test]
+    fn what_a_scored_map_never_held_is_found() {
+        let score = |member, score| ScoredCall::ScoreOne {
+            member,
+            score,
+            condition: TreeCondition::Always,
+            only: TreeScoreOnly::Any,
+            adds: false,
+        };
+        let made = |counts, score| Found::Scored(ScoredFound::Made(counts, score));
+        let calls = [
+            done(
+                TreeCall::Scored(score(5, 9)),
+                1,
+                made([1, 0, 0, 1, 1, 1], 9),
+            ),
+            done(
+                TreeCall::Scored(score(7, 2)),
+                2,
+                made([1, 0, 0, 1, 2, 1], 2),
+            ),
+            done(
+                TreeCall::Scored(score(5, 1)),
+                3,
+                made([0, 1, 0, 1, 2, 1], 1),
+            ),
+        ];
+        let with = |last| history(&[calls[0].clone(), calls[1].clone(), calls[2].clone(), last]);
+        let rank = |rank, score| {
+            let found = Found::Scored(ScoredFound::Rank(rank, score));
+            with(read(TreeCall::Scored(ScoredCall::Rank(5, false)), 3, found))
+        };
+        assert_eq!(rank(0, 1), Ok(()));
+        assert!(rank(1, 1).is_err());
+        assert!(rank(0, 9).is_err());
+        let all = |elements: &[(i64, u64, u64)]| {
+            let keys = elements.iter();
+            let keys = keys.map(|&(score, member, value)| (scored_key(score, member), value));
+            let page = Found::Page(false, keys.collect());
+            with(read(TreeCall::Ranks(0, 9, false, 9), 3, page))
+        };
+        assert_eq!(all(&[(1, 5, 2), (2, 7, 1)]), Ok(()));
+        assert!(all(&[(2, 7, 1), (9, 5, 0)]).is_err());
+        assert!(all(&[(1, 5, 0), (2, 7, 1)]).is_err());
+        let again = TreeCall::Scored(score(7, 3));
+        assert!(with(done(again, 4, made([1, 0, 0, 1, 3, 1], 3))).is_err());
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod plan;
 mod random;
 mod report;
 pub mod run;
+mod scored;
 mod sections;
 pub mod shrink;
 mod times;

@@ -242,7 +242,7 @@ impl Plan {
             // Slots alone say what is lost and what is absent, so keys that share one matter.
             collides: random.one_in(4) || matches!(seed % 8, 5 | 6),
             tight: Tight::draw(seed),
-            trees: random.of(&[1, 2, 4, 8]),
+            trees: random.of(&[1, 3, 4, 9]),
             tree_entries: random.of(&[4, 8, usize::MAX / 4]),
             inline_collection_bytes: [0, 100, 2048][usize::try_from(seed % 3).unwrap_or(0)],
             value_bytes_max: random.of(&[100, 2_000, 8_000, 20_000, 30_000]),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use farcore::{SimulatedEngine, TreeCondition, TreeGuard};
+use farcore::{SimulatedEngine, TreeCondition, TreeGuard, TreeKind, TreeScoreOnly};
 
 use crate::call::{Asked, Call, ELEMENTS, Part, PartWrite, TreeCall};
+use crate::collections::kind_of;
+use crate::scored::ScoredCall;
 use crate::sections;
 use crate::world::World;
 
@@ -159,11 +161,12 @@ impl World {
                 },
             };
         }
-        let is_map = tree.is_multiple_of(2) != self.random.one_in(60);
-        let call = match self.random.below(24) {
-            0..8 => self.draw_any(),
-            _ if is_map => self.draw_of_map(tree),
-            _ => self.draw_of_list(),
+        let other = u64::from(self.random.one_in(60));
+        let call = match (self.random.below(24), kind_of(tree + other)) {
+            (0..8, _) => self.draw_any(),
+            (_, TreeKind::List) => self.draw_of_list(),
+            (_, TreeKind::Scored) => TreeCall::Scored(self.draw_of_scored()),
+            _ => self.draw_of_map(tree),
         };
         // Most of them agree about what the collection is.
         let tag = self.tag_of(tree).tag + u8::from(self.random.one_in(60));
@@ -176,7 +179,7 @@ impl World {
         Call::Tree { tree, call, guard }
     }
 
-    /// A call on collections of either kind.
+    /// A call on collections of any kind.
     fn draw_any(&mut self) -> TreeCall {
         let (start, end) = (self.random.below(ELEMENTS), self.random.below(2 * ELEMENTS));
         let limit = u32::try_from(self.random.below(40)).unwrap_or(0);
@@ -236,6 +239,65 @@ impl World {
                 let expected = known.filter(|_| self.random.below(4) > 0);
                 TreeCall::CompareAndSet(element, expected, self.random.below(3) > 0)
             }
+        }
+    }
+
+    fn draw_of_scored(&mut self) -> ScoredCall {
+        let member = self.random.below(ELEMENTS);
+        let count = 1 + self.random.below(7);
+        let (from, ends) = (self.random.below(40), self.random.below(60));
+        let score = |number: u64| i64::try_from(number).unwrap_or(0) - 20;
+        let (score, to) = (score(from), score(ends));
+        let reverse = self.random.one_in(2);
+        let limit = u32::try_from(self.random.below(40)).unwrap_or(0);
+        let conditions = [
+            TreeCondition::Always,
+            TreeCondition::IfAbsent,
+            TreeCondition::IfPresent,
+        ];
+        let onlys = [
+            TreeScoreOnly::Any,
+            TreeScoreOnly::Greater,
+            TreeScoreOnly::Less,
+        ];
+        match self.random.below(24) {
+            0..8 => ScoredCall::Score {
+                first: member,
+                count,
+                removes: self.random.of(&[0, 1, 2, 3]),
+                score,
+                replaces: false,
+            },
+            8 if self.random.one_in(4) => ScoredCall::Score {
+                first: member,
+                count,
+                removes: self.random.of(&[0, 2, 3]),
+                score,
+                replaces: true,
+            },
+            8..14 => ScoredCall::ScoreOne {
+                member,
+                score,
+                condition: self.random.of(&conditions),
+                only: self.random.of(&onlys),
+                adds: self.random.one_in(2),
+            },
+            14 => ScoredCall::ScoreOf {
+                first: member,
+                count,
+            },
+            15 => ScoredCall::Value(member),
+            16 | 17 => ScoredCall::Rank(member, reverse),
+            18 => ScoredCall::Count(score, to),
+            19..21 => ScoredCall::Range {
+                from: score,
+                to,
+                reverse,
+                skip: member % 4,
+                limit,
+            },
+            21 | 22 => ScoredCall::Scan(limit),
+            _ => ScoredCall::Remove(score, score + 3),
         }
     }
 

@@ -37,7 +37,7 @@ use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::shard::{FRAMES_FOR_REMOVALS, FRAMES_RESERVED, Shard};
 use crate::tree::{
-    Edited, Halt, NodeNumber, Nodes, StoredValue, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX, TouchedLeaf,
+    Edited, Halt, NodeNumber, Nodes, PathStep, TREE_HEAD_BYTES, TREE_KEY_BYTES_MAX, TouchedLeaf,
     TreeAnswer, TreeEdit, TreeGuard, TreeKind, TreeLimits, TreeNode, TreeNodeEdit, TreeOp,
     TreeRoot, TreeScratch, TreeShape, TreeTouch, TreeWork, Unread, copy_living,
 };
@@ -131,7 +131,7 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         let done = (ran, work.root, work.has_changed());
         let is_one = ran != Err(Halt::Several);
         if is_one
-            && (buffers.work.touched().is_none()
+            && (buffers.work.touches().is_empty()
                 || self.find_touched(head, &buffers.work, &mut buffers.records))
         {
             return done;
@@ -141,8 +141,8 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         (ran, work.root, work.has_changed())
     }
 
-    /// Finds the records of a leaf that is touched and of the branches on the way to it, the leaf's
-    /// first; false if one of them cannot be changed in place.
+    /// Finds the records of each leaf that is touched and of the branches on the way to it, the
+    /// leaf's first; false if one of them cannot be changed in place.
     fn find_touched(
         &self,
         head: Option<Address>,
@@ -161,17 +161,25 @@ impl<E: Endpoint> ShardNodes<'_, E> {
         if self.inline.is_some() {
             return head.is_some_and(find);
         }
-        let (Some((_, tree)), Some(touched)) = (self.tree, work.touched()) else {
+        let Some((_, tree)) = self.tree else {
             return false;
         };
-        // A replacement leaves the counts in the branches as they are.
-        let counts = touched.touch != TreeTouch::Replace;
-        let branches = work.way().iter().filter(|_| counts).map(|step| step.node);
-        let mut all = [touched.leaf].into_iter().chain(branches);
-        all.all(|number| {
-            let place = tree.node_at(number);
-            place.is_some_and(|place| find(place.address()))
+        work.touches().iter().all(|touched| {
+            let branches = counted_on(work, touched).iter().map(|step| step.node);
+            let mut all = [touched.leaf].into_iter().chain(branches);
+            all.all(|number| {
+                let place = tree.node_at(number);
+                place.is_some_and(|place| find(place.address()))
+            })
         })
+    }
+}
+
+/// The branches in which a touch changes a count: none for a replacement.
+fn counted_on<'w>(work: &'w TreeScratch, touched: &TouchedLeaf) -> &'w [PathStep] {
+    match touched.touch {
+        TreeTouch::Replace => &[],
+        TreeTouch::Insert | TreeTouch::Remove => work.way(touched),
     }
 }
 
@@ -353,13 +361,10 @@ impl<E: Endpoint> Shard<E> {
         buffers: &mut TreeBuffers,
     ) -> Result<Version, NoRoom> {
         let known = change.found.filter(|_| change.goes_on);
-        if let (Some(touched), Some(found)) = (buffers.work.touched(), known) {
-            let element = buffers.work.element().unwrap_or(op.element());
+        if let Some(found) = known.filter(|_| !buffers.work.touches().is_empty()) {
             return Ok(match found.kind {
-                HeadKind::Rooted(tree) => {
-                    self.touch_tree(tree, (touched, element), change.root, buffers)
-                }
-                _ => self.touch_inline(found, (touched, element)),
+                HeadKind::Rooted(tree) => self.touch_tree(tree, op, change.root, buffers),
+                _ => self.touch_inline(found, (&buffers.work, op)),
             });
         }
         self.write_tree(lane, request, change, buffers)
@@ -685,40 +690,34 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Changes one element in place, and the counts above it. Returns the version of the tree.
+    /// Changes elements in place, and the counts above them. Returns the version of the tree.
     fn touch_tree(
         &mut self,
         tree: TreePlace,
-        (touched, (key, value)): (TouchedLeaf, (&[u8], &[u8])),
+        op: &TreeOp<'_>,
         root: TreeRoot,
         buffers: &TreeBuffers,
     ) -> Version {
         self.version += 1;
         let version = self.version;
-        let value = StoredValue::Inline(value);
+        let work = &buffers.work;
         let mut records = buffers.records.iter();
-        let is_done = records.next().is_some_and(|leaf| {
-            // SAFETY: its page is mutable, nodes do not expire, what is stored lies in the request or
-            // in the buffers, and nothing has changed since the record was found.
-            let mut leaf = TreeNodeEdit::of(unsafe { leaf.value_mut(version) });
-            match touched.touch {
-                TreeTouch::Insert => leaf.insert(touched.entry, key, value),
-                TreeTouch::Replace => leaf.set_value(touched.entry, value),
-                TreeTouch::Remove => leaf.remove(touched.entry),
-            }
-        });
-        assert!(is_done, "the leaf has room");
-        for (step, branch) in buffers.work.way().iter().zip(records) {
-            // SAFETY: as for the leaf.
-            let mut branch = TreeNodeEdit::of(unsafe { branch.value_mut(version) });
-            let child = branch.view().child(step.entry);
-            let count = child.and_then(|child| match touched.touch {
-                TreeTouch::Insert => child.count.checked_add(1),
-                TreeTouch::Replace => None,
-                TreeTouch::Remove => child.count.checked_sub(1),
+        for touched in work.touches() {
+            let is_done = records.next().is_some_and(|leaf| {
+                // SAFETY: its page is mutable, nodes do not expire, what is stored lies in the
+                // request or in buffers, and no record has moved since this one was found.
+                let mut leaf = TreeNodeEdit::of(unsafe { leaf.value_mut(version) });
+                touched.apply(&mut leaf, work.element(touched, op))
             });
-            let is_done = count.is_some_and(|count| branch.set_count(step.entry, count));
-            debug_assert!(is_done, "the child was there");
+            assert!(is_done, "the leaf has room");
+            for (step, branch) in counted_on(work, touched).iter().zip(records.by_ref()) {
+                // SAFETY: as for the leaf.
+                let mut branch = TreeNodeEdit::of(unsafe { branch.value_mut(version) });
+                let child = branch.view().child(step.entry);
+                let count = child.and_then(|child| touched.touch.counted(child.count));
+                let is_done = count.is_some_and(|count| branch.set_count(step.entry, count));
+                debug_assert!(is_done, "the child was there");
+            }
         }
         if let Some(tree) = self.trees.get_mut(tree) {
             (tree.root, tree.version) = (root, version);

@@ -81,7 +81,9 @@ impl<E: Endpoint> Shard<E> {
             if request.kind() != OperationKind::Tree {
                 continue;
             }
-            if let Some(tree) = self.find_leaf(request, &mut ahead.last, &mut finding.way) {
+            if let Some(tree) =
+                self.find_leaf(request, &mut ahead.last, (&mut ahead.key, &mut finding.way))
+            {
                 (finding.place, finding.tree) = (Some(coming), Some(tree));
             }
         }
@@ -91,7 +93,7 @@ impl<E: Endpoint> Shard<E> {
         if finding.place == Some(near) {
             // SAFETY: as above: the place of a finding is one of the batch.
             let request = unsafe { &*batch.start.add(near).cast::<Request<'_>>() };
-            self.prefetch_element(request, finding);
+            self.prefetch_element(request, finding, &mut ahead.key);
         }
         self.trees_ahead = Some(ahead);
     }
@@ -101,10 +103,10 @@ impl<E: Endpoint> Shard<E> {
         &self,
         request: &Request<'_>,
         last: &mut Option<(IndexHash, TreePlace)>,
-        way: &mut TreePath,
+        (key, way): (&mut Vec<u8>, &mut TreePath),
     ) -> Option<TreePlace> {
         let (_, op) = TreeOp::decode(request.value())?;
-        let key = op.sought()?;
+        let key = op.sought(key)?;
         let place = match *last {
             Some((hash, place)) if hash == request.hash => place,
             _ => {
@@ -134,13 +136,18 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Prefetches the element that a request will read.
-    fn prefetch_element(&self, request: &Request<'_>, finding: &Finding) -> Option<()> {
+    fn prefetch_element(
+        &self,
+        request: &Request<'_>,
+        finding: &Finding,
+        key: &mut Vec<u8>,
+    ) -> Option<()> {
         let (_, op) = TreeOp::decode(request.value())?;
         let (tree, number) = (finding.tree?, finding.way.leaf());
         let place = self.trees.place_of(NodeName { tree, number })?;
         let leaf = self.local.record_at(place.address())?.value();
         let leaf = TreeNode::parse_as(leaf, TreeKind::Map, true)?;
-        let element = leaf.likely(op.sought()?)?;
+        let element = leaf.likely(op.sought(key)?)?;
         prefetch(element.as_ptr().cast_mut());
         prefetch(element.as_ptr().wrapping_add(LINE_BYTES / 2).cast_mut());
         Some(())

@@ -60,6 +60,8 @@ pub(in crate::shard) struct TreesAhead {
     pub(super) renumbered: u64,
     /// The tree of the last key.
     pub(super) last: Option<(IndexHash, TreePlace)>,
+    /// For the key of an element.
+    pub(super) key: Vec<u8>,
 }
 
 impl TreesAhead {

@@ -22,8 +22,8 @@ use crate::shard::pending::facts::Fact;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Step};
 use crate::tree::{
-    Edited, INLINE_HEAD_BYTES, StoredValue, TouchedLeaf, TreeEdit, TreeGuard, TreeHead, TreeKind,
-    TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeScratch, TreeTouch, copy_living,
+    Edited, INLINE_HEAD_BYTES, TreeEdit, TreeGuard, TreeHead, TreeKind, TreeNode, TreeNodeEdit,
+    TreeOp, TreeRoot, TreeScratch, copy_living,
 };
 
 /// An inline head and a node have this share of them free, so that elements are added in place.
@@ -312,20 +312,15 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn touch_inline(
         &mut self,
         found: FoundHead,
-        (touched, (key, value)): (TouchedLeaf, (&[u8], &[u8])),
+        (work, op): (&TreeScratch, &TreeOp<'_>),
     ) -> Version {
         self.version += 1;
-        let value = StoredValue::Inline(value);
         let is_done = self.local.record_at(found.head).is_some_and(|record| {
-            // SAFETY: its page is mutable, and what is stored lies in the request
-            // or in the buffers of the operation.
+            // SAFETY: its page is mutable, and what is stored lies in the request or in buffers.
             let head = unsafe { record.value_mut(self.version) };
             let mut leaf = TreeNodeEdit::of(&mut head[INLINE_HEAD_BYTES..]);
-            match touched.touch {
-                TreeTouch::Insert => leaf.insert(touched.entry, key, value),
-                TreeTouch::Replace => leaf.set_value(touched.entry, value),
-                TreeTouch::Remove => leaf.remove(touched.entry),
-            }
+            let mut touches = work.touches().iter();
+            touches.all(|touched| touched.apply(&mut leaf, work.element(touched, op)))
         });
         assert!(is_done, "the leaf has room");
         self.version

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use super::tree_scores::order_of;
 use super::{Owned, Random, Reactor, Setting, seeds};
 use crate::message::operation::Operation;
-use crate::tree::{TreeCondition, TreeGuard, TreeOp, TreeValues};
+use crate::tree::{
+    TreeCondition, TreeGuard, TreeOp, TreeScore, TreeScoreRule, TreeScores, TreeValues,
+};
 
 const KEYS: [&[u8]; 3] = [b"one", b"other", b"third"];
 /// Keys of elements of a map.
@@ -21,6 +24,10 @@ enum Call {
     Get(Element),
     Rank(Element),
     Push(Element),
+    /// Gives a member a score, or removes it.
+    Score(Element, Option<i8>),
+    ScoreRank(Element),
+    ScoredValue(Element),
     Pop,
     /// Deletes the key.
     Delete,
@@ -31,7 +38,11 @@ enum Call {
 fn call_of(random: &mut Random) -> Call {
     let element = (random.below(ELEMENTS) << 40).to_be_bytes();
     let value = random.next().to_be_bytes();
-    match random.below(40) {
+    match random.below(64) {
+        40..50 => Call::Score(element, Some(value[0].cast_signed() / 16)),
+        50..54 => Call::Score(element, None),
+        54..60 => Call::ScoreRank(element),
+        60..64 => Call::ScoredValue(element),
         0..14 => Call::Insert(element, value),
         14..22 => Call::Remove(element),
         22..32 => Call::Get(element),
@@ -51,6 +62,36 @@ enum Held {
     Nothing,
     Map(BTreeMap<Element, Element>),
     List(Vec<Element>),
+    Scored(BTreeMap<Element, f64>),
+}
+
+/// The members in the order of their scores.
+fn by_score(scores: &BTreeMap<Element, f64>) -> Vec<(f64, Element)> {
+    let mut all: Vec<_> = scores
+        .iter()
+        .map(|(&member, &score)| (score, member))
+        .collect();
+    all.sort_by(|one, other| one.partial_cmp(other).expect("numbers"));
+    all
+}
+
+/// Gives a member a score, or removes it; returns what is answered.
+fn scored(scores: &mut BTreeMap<Element, f64>, (member, score): (Element, Option<i8>)) -> Vec<u8> {
+    let before = match score {
+        Some(score) => scores.insert(member, f64::from(score)),
+        None => scores.remove(&member),
+    };
+    let score = score.map(f64::from);
+    let counts = [
+        u64::from(score.is_some() && before.is_none()),
+        u64::from(before.is_some() && score.is_some_and(|score| before != Some(score))),
+        u64::from(score.is_none() && before.is_some()),
+        1,
+        scores.len() as u64,
+        u64::from(score.is_some()),
+    ];
+    let score = score.unwrap_or(0.0).to_le_bytes();
+    [&counts.map(u64::to_le_bytes).concat()[..], &score].concat()
 }
 
 /// What a call answers: the bytes of a value, or none. `Err` if the collection is of another kind.
@@ -63,6 +104,7 @@ fn expected(held: &mut Held, call: Call) -> Result<Option<Vec<u8>>, ()> {
         (Call::Replace(value), _) => *held = Held::List(vec![value]),
         (Call::Insert(..), Held::Nothing) => *held = Held::Map(BTreeMap::new()),
         (Call::Push(_), Held::Nothing) => *held = Held::List(Vec::new()),
+        (Call::Score(..), Held::Nothing) => *held = Held::Scored(BTreeMap::new()),
         _ => {}
     }
     let answer = match (call, &mut *held) {
@@ -87,12 +129,28 @@ fn expected(held: &mut Held, call: Call) -> Result<Option<Vec<u8>>, ()> {
             let (element, value) = map.pop_first().expect("it has an element");
             Some(page_of(&element, &value, !map.is_empty()))
         }
+        (Call::Pop, Held::Scored(scores)) => {
+            let (score, member) = by_score(scores)[0];
+            scores.remove(&member);
+            let key = [order_of(score), member].concat();
+            Some(page_of(&key, &[], !scores.is_empty()))
+        }
+        (Call::Score(member, score), Held::Scored(scores)) => Some(scored(scores, (member, score))),
+        (Call::ScoredValue(member), Held::Scored(scores)) => scores
+            .get(&member)
+            .map(|score| score.to_le_bytes().to_vec()),
+        (Call::ScoreRank(member), Held::Scored(scores)) => scores.get(&member).map(|score| {
+            let before = by_score(scores).into_iter();
+            let rank = before.take_while(|&(_, other)| other != member).count() as u64;
+            [rank.to_le_bytes(), score.to_le_bytes()].concat()
+        }),
         _ => return Err(()),
     };
     let is_empty = match &held {
         Held::Nothing => false,
         Held::Map(map) => map.is_empty(),
         Held::List(list) => list.is_empty(),
+        Held::Scored(scores) => scores.is_empty(),
     };
     if is_empty {
         *held = Held::Nothing;
@@ -133,6 +191,23 @@ fn push(reactor: &mut Reactor, token: u64, key: &[u8], call: Call) {
             last: false,
             limit: 1,
         }),
+        Call::Score(member, score) => {
+            let change = TreeScore {
+                member: &member,
+                score: score.map(f64::from),
+                value: &[],
+            };
+            offer(TreeOp::Score {
+                changes: TreeScores::Slices(&[change]),
+                rule: TreeScoreRule::default(),
+                replaces: false,
+            });
+        }
+        Call::ScoreRank(member) => offer(TreeOp::ScoreRank {
+            member: &member,
+            reverse: false,
+        }),
+        Call::ScoredValue(member) => offer(TreeOp::ScoredValue { member: &member }),
         Call::Delete => reactor.push(token, Operation::Delete { key }),
     }
 }

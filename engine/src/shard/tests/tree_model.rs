@@ -1,6 +1,6 @@
 //! The model test of trees: several lanes, each with collections of its own, against `BTreeMap`,
-//! `VecDeque` and a map of scores. With nodes of four elements, far nodes, faults, encryption, eviction, loss, damage,
-//! expiry, and keys that are deleted and overwritten while they hold a collection.
+//! `VecDeque` and a map of scores. With nodes of four elements, far nodes, faults, encryption,
+//! eviction, loss, damage, expiry, and keys that are deleted and overwritten while they hold a collection.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -117,6 +117,7 @@ fn random_call(random: &mut Random, held: &Held) -> Call {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per call")]
 pub(super) fn offer(reactor: &mut Reactor, lane: ReplyTo, request: &Request, key: &[u8]) -> bool {
     let mut slices: Vec<&[u8]> = Vec::new();
     let parts = match &request.call {

@@ -141,7 +141,7 @@ fn range_of<'a>(from: f64, to: f64) -> TreeScoreRange<'a> {
 }
 
 /// The first bytes of the key of an element that is by score.
-fn order_of(score: f64) -> [u8; 8] {
+pub(super) fn order_of(score: f64) -> [u8; 8] {
     let bits = (score + 0.0).to_bits();
     let order = match score < 0.0 {
         true => !bits,

@@ -1,9 +1,11 @@
-//! Scored maps against a `BTreeMap` of members, with tiny nodes, far nodes and halts between members.
+//! Scored maps against a `BTreeMap` of members, with tiny nodes, far nodes and halts between
+//! members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::tree::scored::{place_of, placed_elements, scored_elements, scored_member};
+use crate::tree::scored::{placed_elements, scored_elements};
+use crate::tree::scored_keys::{place_of, scored_member};
 
 /// Score and value of each member.
 type Scores = BTreeMap<Vec<u8>, (f64, Vec<u8>)>;
@@ -474,4 +476,83 @@ fn members_added_with_growing_scores_fill_their_nodes() {
         "{nodes} nodes of {} bytes",
         used / nodes
     );
+}
+
+/// T5: a node with any bit changed never makes an operation panic or loop.
+#[test]
+fn damaged_nodes_of_scored_maps_halt_or_mislead_but_never_panic() {
+    farcore_fuzz::Target::new("damaged scored map")
+        .seeds((0..12).map(|seed| many_calls(seed, 60)))
+        .rounds(1000)
+        .memory(1 << 20, 8192)
+        .run(|bytes| {
+            let input = &mut Input::new(bytes);
+            let mut grove = grove_of(TreeKind::Scored, input);
+            grove.memory.far_share = 0;
+            let mut scores = Scores::new();
+            for _ in 0..=input.below(20) {
+                change_all(&mut grove, &mut scores, input);
+            }
+            for _ in 0..=input.below(5) {
+                let nodes = grove.memory.nodes.len();
+                if nodes == 0 {
+                    return;
+                }
+                let bytes = grove.memory.nodes.values_mut().nth(input.below(nodes));
+                let bytes = bytes.unwrap();
+                if !bytes.is_empty() {
+                    let at = usize::from(input.short()) % bytes.len();
+                    bytes[at] ^= input.byte();
+                }
+            }
+            while !input.is_empty() {
+                call_damaged(&mut grove, input);
+            }
+        });
+}
+
+/// Runs an operation, whatever its outcome.
+fn call_damaged(grove: &mut Grove, input: &mut Input<'_>) {
+    let (member, value) = (key_of(number(input, 300)), value_of(input.short() % 60));
+    let change = TreeScore {
+        member: &member,
+        score: input.flag().then(|| score_of(7)),
+        value: &value,
+    };
+    let (change, members) = ([change], [&member[..]]);
+    let range = TreeScoreRange::Scores {
+        from: bound_of(input.short()),
+        to: bound_of(input.short()),
+    };
+    let rank = i64::from(signed(input, 90));
+    let op = match input.below(11) {
+        0..3 => TreeOp::Score {
+            changes: TreeScores::Slices(&change),
+            rule: rule_of(input.byte()),
+            replaces: false,
+        },
+        3 => TreeOp::ScoreOf {
+            members: TreeValues::Slices(&members),
+        },
+        4 => TreeOp::ScoredValue { member: &member },
+        5 => TreeOp::ScoreRank {
+            member: &member,
+            reverse: input.flag(),
+        },
+        6 => TreeOp::ScoreRange {
+            range,
+            reverse: input.flag(),
+            skip: 0,
+            limit: 9,
+        },
+        7 => TreeOp::ScoreRemove { range },
+        8 => TreeOp::ScoreScan { from: 0, limit: 9 },
+        9 => TreeOp::Pop {
+            last: input.flag(),
+            limit: u32::from(input.byte() % 4),
+        },
+        _ => TreeOp::TakeAt { rank },
+    };
+    let work = TreeWork::new(&grove.memory, grove.shape, grove.root, &mut grove.scratch);
+    let _ = work.touching().run(&op, LIMITS, &mut grove.out);
 }

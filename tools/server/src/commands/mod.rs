@@ -57,6 +57,7 @@ mod sorted_sets;
 mod sorted_several;
 mod sorted_takes;
 mod sorted_trees;
+mod sorting;
 mod stream_groups;
 mod stream_reads;
 mod streams;

@@ -10,12 +10,13 @@
 //! - I1: a result that is stored is made of the sets as they are when it is.
 //! - I2: a result is stored whole, or its target is removed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use farcore::{Core, Error, Operation, TreeGuard, TreeLength, TreeOp, TreeValues, TreeView};
 
 use super::sorted_trees::{members, read_members, store_all};
-use super::trees::{ReadPages, Step, ask, entries, read_all};
+use super::sorting::sort;
+use super::trees::{ReadPages, Step, ask, entries, gather, read_all};
 use crate::events::classes::EventClasses;
 use crate::memory::Charge;
 use crate::steps;
@@ -28,8 +29,15 @@ use crate::types::sorted::reply::Scored;
 
 /// Members that are looked up in another set at once.
 const LOOKED_UP_AT_ONCE: usize = 64;
-/// Bytes that a member of a result takes beside its own: where it is kept, and in its order.
-const BESIDE_MEMBER: usize = 2 * (size_of::<Vec<u8>>() + 24) + 64;
+/// Bytes that a member of a result takes beside its own: where it is kept, where it is allocated,
+/// and twice while it is sorted.
+const BESIDE_MEMBER: usize = size_of::<Member>() + 16 + 2 * size_of::<Ordered<'_>>();
+/// Bytes that a member takes in the table of those that a union has found: the table is as large as
+/// all members need, up to its next power of two, and no more than 7 of 8 places are taken.
+const IN_TABLE: usize = 2 * (size_of::<Member>() + 1) * 8 / 7;
+
+/// A member of a result, with its score.
+type Member = (Vec<u8>, f64);
 
 /// How a sorted set is made of several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +101,7 @@ pub(super) struct Making {
 
 /// What was made.
 pub(super) struct Made {
-    found: HashMap<Vec<u8>, f64>,
+    found: Vec<Member>,
     _held: Charge,
     /// What the sets were.
     lengths: Vec<TreeLength>,
@@ -106,16 +114,9 @@ impl Made {
     }
 
     /// The members in the order of scores, and of members where scores are equal.
-    pub(super) async fn ordered(&self, core: &Core) -> BTreeSet<Ordered<'_>> {
-        let mut ordered = BTreeSet::new();
-        for (member, score) in &self.found {
-            ordered.insert(Ordered(member, *score));
-            if ordered.len().is_multiple_of(steps::PIECE) {
-                steps::count(steps::PIECE);
-                steps::end_slice(core).await;
-            }
-        }
-        ordered
+    pub(super) async fn ordered(&self, core: &Core) -> Vec<Ordered<'_>> {
+        let all = (self.found.iter()).map(|(member, score)| Ordered(member, *score));
+        sort(gather(all, core).await, core).await
     }
 }
 
@@ -259,8 +260,14 @@ impl Making {
         (core, output): Step<'_>,
         lengths: &[TreeLength],
         held: &mut Charge,
-    ) -> Result<HashMap<Vec<u8>, f64>, TaskFailure> {
-        let (mut found, mut bytes) = (HashMap::<Vec<u8>, f64>::new(), 0);
+    ) -> Result<Vec<Member>, TaskFailure> {
+        let most: u64 = lengths.iter().map(|length| length.elements).sum();
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let in_table = most.saturating_mul(IN_TABLE);
+        held.grow_to(in_table)?;
+        // A table that grew would move all members at once.
+        let mut found = HashMap::<Vec<u8>, f64>::with_capacity(most);
+        let mut bytes = in_table;
         for place in self.by_length(lengths) {
             let step = (&mut *core, output);
             let pages = self.read(step, place, &lengths[place]).await?;
@@ -281,7 +288,7 @@ impl Making {
             }
         }
         hold(held, bytes)?;
-        Ok(found)
+        Ok(gather(found.into_iter(), core).await)
     }
 
     /// The members of one set that all others have, or none of them.
@@ -290,8 +297,8 @@ impl Making {
         (core, output): Step<'_>,
         lengths: &[TreeLength],
         held: &mut Charge,
-    ) -> Result<HashMap<Vec<u8>, f64>, TaskFailure> {
-        let (mut found, mut bytes) = (HashMap::new(), 0);
+    ) -> Result<Vec<Member>, TaskFailure> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let is_in_others = self.algebra == Algebra::Intersection;
         let places = match is_in_others {
             true => self.by_length(lengths),
@@ -336,7 +343,7 @@ impl Making {
             }
             for (member, score) in left.into_iter().take(self.limit - found.len()) {
                 bytes += member.len() + BESIDE_MEMBER;
-                found.insert(member.to_vec(), score);
+                found.push((member.to_vec(), score));
             }
             hold(held, bytes)?;
             output.end_read(core, (LOOKED_UP_AT_ONCE, 0)).await?;

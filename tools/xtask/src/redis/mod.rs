@@ -15,7 +15,7 @@
 //! memory     whether resident memory stays within what is printed, whatever clients do
 //! longest    how long a client waits beside each command at its longest
 //! speed      paired runs of redis-benchmark against several servers
-//! collections  paired runs on one hash, one set and one list of many elements
+//! collections  paired runs on a hash, a set, a list and a sorted set of many elements
 //! ```
 //!
 //! Drivers in other languages, and what is selected, stand in `tools/xtask/redis`.
@@ -64,7 +64,7 @@ pub(crate) enum Redis {
     Longest(longest::Longest),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),
-    /// Compare the speed of servers with one hash, one set and one list of many elements.
+    /// Compare the speed of servers with collections of many elements.
     Collections(collections::Collections),
 }
 

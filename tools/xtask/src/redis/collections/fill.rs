@@ -10,10 +10,17 @@ use super::super::server::Server;
 use super::super::touched::await_touched;
 
 /// The key of each collection, and the command that fills it.
-pub(super) const COLLECTIONS: [(&str, &str); 3] =
-    [("hash", "HSET"), ("set", "SADD"), ("list", "RPUSH")];
+pub(super) const COLLECTIONS: [(&str, &str); 4] = [
+    ("hash", "HSET"),
+    ("set", "SADD"),
+    ("list", "RPUSH"),
+    ("zset", "ZADD"),
+];
 /// Elements that a command adds.
 const TOGETHER: u32 = 50;
+/// A prime by which scores are scattered over [`SCORES`] numbers.
+const SCATTER: u32 = 2_654_435_761;
+const SCORES: u32 = 1_000_000;
 /// Commands that are sent before their replies are read.
 const AHEAD: usize = 16;
 
@@ -80,17 +87,14 @@ impl Connection {
             let mut sent = 0;
             while sent < AHEAD && first < elements {
                 let end = (first + TOGETHER).min(elements);
-                let words_each = if add == "HSET" { 2 } else { 1 };
-                let words = words_each * (end - first);
-                begin(&mut request, 2 + words as usize);
+                let words: Vec<_> = (first..end)
+                    .flat_map(|number| words_of(add, number))
+                    .collect();
+                begin(&mut request, 2 + words.len());
                 argument(&mut request, add.as_bytes());
                 argument(&mut request, key.as_bytes());
-                for number in first..end {
-                    let (name, value) = words_of(add, number);
-                    argument(&mut request, name.as_bytes());
-                    if add == "HSET" {
-                        argument(&mut request, value.as_bytes());
-                    }
+                for word in words {
+                    argument(&mut request, word.as_bytes());
                 }
                 (first, sent) = (end, sent + 1);
             }
@@ -103,22 +107,31 @@ impl Connection {
     }
 }
 
-/// An element and its value, as `redis-benchmark` writes them.
-fn words_of(add: &str, number: u32) -> (String, String) {
-    let value = format!("value:{number:012}");
+/// An element as `redis-benchmark` writes it, with its value or score. Scores are in another order
+/// than members.
+fn words_of(add: &str, number: u32) -> Vec<String> {
+    let (value, member) = (
+        format!("value:{number:012}"),
+        format!("member:{number:012}"),
+    );
     match add {
-        "HSET" => (format!("field:{number:012}"), value),
-        "SADD" => (format!("member:{number:012}"), value),
-        _ => (value, String::new()),
+        "HSET" => vec![format!("field:{number:012}"), value],
+        "SADD" => vec![member],
+        "ZADD" => vec![(number.wrapping_mul(SCATTER) % SCORES).to_string(), member],
+        _ => vec![value],
     }
 }
 
-/// Fills each collection; returns its name and the bytes that an element takes.
-pub(super) fn fill(server: &Server, elements: u32) -> Result<Vec<(&'static str, f64)>> {
+/// Fills each collection that is wanted; returns its name and the bytes that an element takes.
+pub(super) fn fill(
+    server: &Server,
+    elements: u32,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(&'static str, f64)>> {
     let mut connection = Connection::open(server)?;
     await_touched(|| connection.memory_info())?;
     let mut all = Vec::new();
-    for (key, add) in COLLECTIONS {
+    for (key, add) in COLLECTIONS.into_iter().filter(|one| is_wanted(one.0)) {
         let before = connection.used_memory()?;
         connection
             .add((key, add), elements)
@@ -135,12 +148,12 @@ mod tests {
 
     #[test]
     fn elements_are_those_that_the_load_asks_for() {
-        let (field, value) = words_of("HSET", 7);
         assert_eq!(
-            (&field[..], &value[..]),
-            ("field:000000000007", "value:000000000007")
+            words_of("HSET", 7),
+            ["field:000000000007", "value:000000000007"]
         );
-        assert_eq!(words_of("SADD", 7).0, "member:000000000007");
-        assert_eq!(words_of("RPUSH", 7).0, "value:000000000007");
+        assert_eq!(words_of("SADD", 7), ["member:000000000007"]);
+        assert_eq!(words_of("ZADD", 7)[1..], ["member:000000000007"]);
+        assert_eq!(words_of("RPUSH", 7), ["value:000000000007"]);
     }
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask redis collections`: paired runs on one hash, one set and one list of many
-//! elements, against Farcore and Debian's Redis, each in a process of its own on core 0, the client
-//! on core 1.
+//! `cargo xtask redis collections`: paired runs on one hash, one set, one list and one sorted set
+//! of many elements, against Farcore and Debian's Redis, each in a process of its own on core 0,
+//! the client on core 1.
 //!
 //! In each round a server is started, filled, measured and ended. The client is `redis-benchmark`,
 //! which is often the slower side: the server's processor time for each request is measured beside
@@ -61,13 +61,20 @@ pub(crate) struct Collections {
 #[derive(Clone, Copy, Debug)]
 struct Load {
     name: &'static str,
-    /// Its words; `{middle}` is the rank in the middle.
+    /// Its words; `{middle}` is the rank in the middle, and `{tenth}` the ninth behind it.
     words: &'static str,
     /// Numbers are drawn from as many as there are elements; else from a thousand times as many,
     /// so that nearly all are new.
     is_known: bool,
     /// The share of the requests that are made.
     share: u32,
+}
+
+impl Load {
+    /// The collection that it is for.
+    fn key(&self) -> Option<&str> {
+        self.words.split(' ').nth(1)
+    }
 }
 
 const fn load(name: &'static str, words: &'static str) -> Load {
@@ -81,7 +88,7 @@ const fn load(name: &'static str, words: &'static str) -> Load {
 
 /// What is measured, in this order. Taking off a list follows what adds to it, and what adds new
 /// elements comes last.
-const LOADS: [Load; 9] = [
+const LOADS: [Load; 16] = [
     Load {
         share: 10,
         ..load("lindex", "LINDEX list {middle}")
@@ -92,6 +99,15 @@ const LOADS: [Load; 9] = [
     load("hget", "HGET hash field:__rand_int__"),
     load("sadd", "SADD set member:__rand_int__"),
     load("sismember", "SISMEMBER set member:__rand_int__"),
+    load("zscore", "ZSCORE zset member:__rand_int__"),
+    load("zrank", "ZRANK zset member:__rand_int__"),
+    load("zrange", "ZRANGE zset {middle} {tenth}"),
+    load(
+        "zrangebyscore",
+        "ZRANGEBYSCORE zset __rand_int__ +inf LIMIT 0 10",
+    ),
+    load("zincrby", "ZINCRBY zset 1 member:__rand_int__"),
+    load("zadd", "ZADD zset __rand_int__ member:__rand_int__"),
     Load {
         is_known: false,
         ..load(
@@ -102,6 +118,10 @@ const LOADS: [Load; 9] = [
     Load {
         is_known: false,
         ..load("sadd-new", "SADD set member:__rand_int__")
+    },
+    Load {
+        is_known: false,
+        ..load("zadd-new", "ZADD zset __rand_int__ member:__rand_int__")
     },
 ];
 
@@ -151,7 +171,8 @@ pub(super) fn perform(place: &Place, collections: &Collections) -> Result<()> {
 /// Prints the median of the bytes that an element takes.
 fn print_bytes(all: &[Bytes]) {
     println!("\nbytes an element, by the growth of used_memory");
-    for (collection, _) in COLLECTIONS {
+    let is_filled = |name| all.iter().any(|bytes| bytes.collection == name);
+    for (collection, _) in COLLECTIONS.into_iter().filter(|one| is_filled(one.0)) {
         let of = |server| {
             let of = |bytes: &&Bytes| bytes.server == server && bytes.collection == collection;
             median(all.iter().filter(of).map(|bytes| bytes.an_element))
@@ -173,16 +194,18 @@ fn measure(
     let log = place.log(&format!("collections-{}", contender.name))?;
     let process = Process::start(&contender.command, Some(&contender.cores), &log)?;
     let elements = collections.elements;
-    for (collection, an_element) in fill(process.server(), elements)? {
+    let only = &collections.only;
+    let is_wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
+    let loads: Vec<_> = LOADS.iter().filter(|load| is_wanted(load.name)).collect();
+    let is_used = |key: &str| loads.iter().any(|load| load.key() == Some(key));
+    for (collection, an_element) in fill(process.server(), elements, is_used)? {
         all_bytes.push(Bytes {
             server: contender.name,
             collection,
             an_element,
         });
     }
-    let only = &collections.only;
-    let is_wanted = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
-    for load in LOADS.iter().filter(|load| is_wanted(load.name)) {
+    for load in loads {
         let before = process.processor_time()?;
         let rate = drive(collections, &process, load)?;
         let spent = process.processor_time()?.saturating_sub(before);
@@ -208,6 +231,7 @@ fn drive(collections: &Collections, process: &Process, load: &Load) -> Result<f6
         elements * 1000
     };
     let middle = (elements / 2).to_string();
+    let tenth = (elements / 2 + 9).to_string();
     let mut command = Command::new("taskset");
     command
         .args(["-c", &CLIENT_CORE.to_string()])
@@ -222,7 +246,7 @@ fn drive(collections: &Collections, process: &Process, load: &Load) -> Result<f6
         .args(
             load.words
                 .split(' ')
-                .map(|word| word.replace("{middle}", &middle)),
+                .map(|word| word.replace("{middle}", &middle).replace("{tenth}", &tenth)),
         );
     let output = output_of(&mut command)?;
     let output = String::from_utf8_lossy(&output);
