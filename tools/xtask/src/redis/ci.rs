@@ -1,7 +1,7 @@
-//! `cargo xtask redis ci`: all units of Redis's own suite against servers that are started for it on
-//! loopback and end with this program's step: one of all cores, and one of one core for scripts
-//! that use keys which they do not name. A run takes well below three minutes: a unit that hangs is
-//! ended.
+//! `cargo xtask redis ci`: all units of Redis's own suite against servers that are started for it
+//! on loopback and end with this program's step: one of all cores, and one of one core for scripts
+//! that use keys which they do not name. A run takes well below three minutes: a unit that hangs
+//! is ended.
 
 use std::path::PathBuf;
 
