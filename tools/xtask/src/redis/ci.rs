@@ -35,7 +35,8 @@ pub(super) fn perform(place: &Place, ci: &Ci) -> Result<()> {
     };
     let command = format!("{} serve {FLAGS}", binary.display());
     let process = Process::start(&command, None, &place.log("ci-server")?)?;
-    let command = format!("{command} --cores 0");
+    // A script takes a quarter of the memory for clients.
+    let command = command.replace("--client-memory 64MiB", "--client-memory 256MiB --cores 0");
     let one_core = Process::start(&command, None, &place.log("ci-server-one-core")?)?;
     let servers = (process.server().clone(), one_core.server().clone());
     tcl::perform(place, &Tcl::all(servers.0, servers.1, UNIT_SECONDS))
