@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::call::{Answered, Call, Listed, Part, PartWrite, call_of, stored_by};
-use crate::history::{Entry, Moment, Rules};
+use crate::history::{Entry, Moment, Rules, Twins};
 
 /// What a call is to one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +37,9 @@ enum Seen {
     /// A version, and the number of its value where that was read.
     Is(u64, Option<u64>),
     Absent,
+    /// A scan did not list it, but another key of its slot: the key is absent, or its record was
+    /// lost and the other one has taken its slot over.
+    Passed,
     /// It drew a version.
     Changed(u64),
     /// Nothing is known of it.
@@ -88,10 +91,52 @@ pub(crate) fn check(entries: &[Entry], names: &[String], rules: Rules<'_>) -> Re
             .map_err(|error| format!("key {key} ({}): {error}", names[place(key)]))?;
         changes.insert(key, known);
     }
+    if let Some(twins) = rules.mistakes {
+        check_mistakes(&items, &changes, names, twins)?;
+    }
     let transactions: Vec<_> = entries.iter().filter_map(Transacted::of).collect();
     transactions
         .iter()
         .try_for_each(|one| check_moment(one, &transactions, &items, &changes))
+}
+
+/// Checks that each delete that says that its key was there comes after some key of its slot was
+/// stored: a lost record stands for every key of the slot's bits, also after its own key was stored
+/// anew and deleted. Versions are of a shard, so they order the changes of both.
+fn check_mistakes(
+    items: &Items<'_>,
+    changes: &BTreeMap<u64, Vec<Changed>>,
+    names: &[String],
+    twins: &Twins,
+) -> Result<(), String> {
+    let was_stored = |key: u64, version: u64| {
+        let changes = changes.get(&key).into_iter().flatten();
+        let mut stored = changes.filter(|change| change.value.is_some());
+        let mut items = items.get(&key).into_iter().flatten();
+        items.any(|item| item.seen == Seen::Unknown)
+            || stored.any(|change| change.version < version)
+    };
+    for (&key, items) in items {
+        let Some(slot) = twins.get(&names[place(key)]) else {
+            continue;
+        };
+        let same_slot = |other: &u64| twins.get(&names[place(*other)]) == Some(slot);
+        for item in items {
+            let (Kind::Delete, Seen::Changed(version)) = (item.kind, item.seen) else {
+                continue;
+            };
+            let mut keys = (0..names.len() as u64).filter(same_slot);
+            if !keys.any(|one| was_stored(one, version)) {
+                return Err(format!(
+                    "call {} deleted key {key} ({}) with version {version}, but no key of its \
+                     slot was stored before",
+                    item.entry.number,
+                    names[place(key)]
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A transaction that happened.
@@ -283,7 +328,7 @@ fn of_transaction<'a>(
 }
 
 /// What a scan is to every key. A key may share its slot with another one that has taken it over
-/// since the key was lost: then the other is listed and the key is not counted.
+/// since the key was lost: then the other is listed and the key is passed by.
 fn of_scan<'a>(
     (listed, unreadable): (&[Listed], u64),
     keys: &Keys<'_>,
@@ -317,8 +362,9 @@ fn of_scan<'a>(
     for (key, seen) in seen.into_iter().enumerate() {
         let seen = match seen {
             Some((version, value)) => Seen::Is(version, value),
-            None if unreadable == 0 && !passed.contains(&key) => Seen::Absent,
-            None => continue,
+            None if unreadable != 0 => continue,
+            None if passed.contains(&key) => Seen::Passed,
+            None => Seen::Absent,
         };
         items.push((key as u64, Item { seen, ..item }));
     }
@@ -377,6 +423,18 @@ fn check_order(changes: &[Changed]) -> Result<(), String> {
     Ok(())
 }
 
+/// By version, the step in which the last call that read it began.
+fn last_reads(items: &[Item<'_>]) -> BTreeMap<u64, u64> {
+    let mut last_reads = BTreeMap::new();
+    for item in items {
+        if let Seen::Is(version, _) = item.seen {
+            let last = last_reads.entry(version).or_default();
+            *last = item.entry.begun.step.max(*last);
+        }
+    }
+    last_reads
+}
+
 /// Checks one key, which may vanish, or be mistaken for another one; its changes.
 fn check_key(
     items: &[Item<'_>],
@@ -405,6 +463,7 @@ fn check_key(
         .min();
     // Versions whose time was seen to be over, from which step on.
     let mut over: BTreeMap<u64, u64> = BTreeMap::new();
+    let last_reads = last_reads(items);
     // By client, the highest version that it knows of.
     let mut known: BTreeMap<usize, u64> = BTreeMap::new();
     for item in items {
@@ -422,6 +481,7 @@ fn check_key(
             any_unknown,
             unknown: &unknown,
             over: &over,
+            last_reads: &last_reads,
             vanishes,
             may_be_mistaken,
         };
@@ -460,6 +520,8 @@ struct Context<'a> {
     unknown: &'a BTreeSet<u64>,
     /// Versions whose time was seen to be over, from which step on.
     over: &'a BTreeMap<u64, u64>,
+    /// By version, the step in which the last call that read it began.
+    last_reads: &'a BTreeMap<u64, u64>,
     vanishes: bool,
     may_be_mistaken: bool,
 }
@@ -503,12 +565,28 @@ impl Context<'_> {
             let is_over = |at_ms| at_ms <= item.ended.ceiling_ms;
             change.value.is_none() || change.expires_ms.is_some_and(is_over)
         };
-        // Those that fit are the latest of the past, and all that follow.
+        self.fitting(item).any(ends)
+    }
+
+    /// The changes after which the call may have been served: the latest of the past, and all that
+    /// follow.
+    fn fitting(&self, item: &Item<'_>) -> impl Iterator<Item = &Changed> {
         let past = self
             .changes
             .partition_point(|change| change.version <= self.past);
-        let mut fitting = self.changes[past.saturating_sub(1)..].iter();
-        fitting.any(|one| one.begun < item.ended.step && ends(one))
+        let ended = item.ended.step;
+        let fitting = self.changes[past.saturating_sub(1)..].iter();
+        fitting.filter(move |change| change.begun < ended)
+    }
+
+    /// True if a scan may have passed the key by: it was absent, or a record that no later call
+    /// reads was lost.
+    fn may_be_passed(&self, item: &Item<'_>) -> bool {
+        let is_read_later = |change: &Changed| {
+            let last_read = self.last_reads.get(&change.version);
+            last_read.is_some_and(|&begun| begun > item.ended.step)
+        };
+        self.may_be_absent(item) || self.fitting(item).any(|change| !is_read_later(change))
     }
 
     /// The version whose time must have been over for the key to be found absent.
@@ -572,6 +650,7 @@ impl Context<'_> {
             Seen::Is(version, value) => self.wrong_version(item, version, value),
             Seen::Absent if item.unlike == Some(0) => Some("it is the expected version".into()),
             Seen::Absent => (!self.may_be_absent(item)).then(|| "the key was there".into()),
+            Seen::Passed => (!self.may_be_passed(item)).then(|| "it is read later".into()),
             Seen::Changed(version) => {
                 if version <= self.past {
                     return Some("its version is not above".into());
@@ -830,6 +909,13 @@ mod tests {
             listed(&[("two", 5)]),
         ];
         let neither = vec![(PUT, 0, 1, Answered::Stored(4)), listed(&[])];
+        let two = (other(&PUT), 0, 1, Answered::Stored(3));
+        let deleted: Vec<_> = std::iter::once(two).chain(deleted).collect();
+        // No key of the slot was stored.
+        let alone = deleted[2..].to_vec();
+        // What was passed by is read afterwards: so it was not lost.
+        let mut kept = passed.clone();
+        kept.push((GET, 6, 7, Answered::Value(4, 0)));
         let twins = |names: &[&str]| -> Twins {
             names
                 .iter()
@@ -842,7 +928,9 @@ mod tests {
             assert!(history_by(calls, Some(&twins(&["zero", "two"]))).is_err());
             assert!(history_by(calls, None).is_err());
         }
-        assert!(history_by(&neither, Some(&both)).is_err());
+        for wrong in [&neither, &alone, &kept] {
+            assert!(history_by(wrong, Some(&both)).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]
