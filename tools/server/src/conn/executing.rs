@@ -38,7 +38,7 @@ impl Connection {
                 let parsing = transaction.parsing.as_ref();
                 let parsed = parsing.map_or(0, |parsing| parsing.arguments.held_bytes());
                 let near: usize = match &transaction.phase {
-                    Phase::Waiting(_, near) => near.iter().map(|key| key.capacity()).sum(),
+                    Phase::Waiting(_, near) => near.iter().map(Vec::capacity).sum(),
                     _ => 0,
                 };
                 queue.bytes.capacity() + parsed + near
