@@ -64,7 +64,7 @@ impl Switch {
         step
     }
 
-    /// Begins with a script, whose slices have this much work, and which may make so many bytes.
+    /// Begins with a script, whose slices have this much work, and which may make this many bytes.
     pub(crate) fn begin(&self, slice: usize, bytes_max: usize) {
         self.bytes_max.set(bytes_max);
         self.made_bytes.set(0);
@@ -80,7 +80,7 @@ impl Switch {
         self.is_clean.set(true);
     }
 
-    /// True if a script may make so many bytes at once beside the state of Lua, which has a value
+    /// True if a script may make this many bytes at once beside the state of Lua, which has a value
     /// once that is named often.
     pub(crate) fn may_make(&self, bytes: usize) -> bool {
         bytes <= self.bytes_max.get()

@@ -344,13 +344,9 @@ fn errors_are_counted_once_and_at_the_command_that_made_them() {
     let script = "redis.pcall('incr', KEYS[1]) return 1";
     assert_eq!(eval(&mut client, script, &["k"]), Reply::Integer(1));
     let shown = figures(&mut client);
-    let line = shown
-        .split("\r\n")
-        .find(|line| line.starts_with("cmdstat_eval:"));
-    assert!(
-        line.is_some_and(|line| line.ends_with("failed_calls=0")),
-        "{shown}"
-    );
+    let uncounted =
+        "cmdstat_eval:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0";
+    assert!(shown.contains(uncounted), "{shown}");
     assert!(shown.contains("errorstat_ERR:count=1"), "{shown}");
 }
 
@@ -392,24 +388,29 @@ fn the_first_line_of_a_script_says_whether_it_runs_now() {
 
 #[test]
 fn scripts_of_the_same_shards_run_under_one_entry() {
-    const SCRIPTS: usize = 500;
+    const SCRIPTS: u64 = 100;
     on_servers(|served| {
         let mut client = served.client();
-        let before = served.section_figures().sections;
         let mut requests = Vec::new();
         for number in 0..SCRIPTS {
             let script = "return redis.call('incr', KEYS[1])";
             let request = format!("EVAL \"{script}\" 1 k\r\nECHO {number}\r\n");
             requests.extend_from_slice(request.as_bytes());
         }
-        client.write(&requests);
-        for number in 0..SCRIPTS {
-            let reply = client.read().unwrap();
-            assert_eq!(reply, Reply::Integer(i64::try_from(number).unwrap() + 1));
-            assert_eq!(client.read().unwrap().to_string(), format!("\"{number}\""));
-        }
-        let entered = served.section_figures().sections - before;
-        assert!((1..SCRIPTS as u64).contains(&entered), "{entered}");
+        let mut last = 0;
+        // An entry ends after a time, and a machine may be slow.
+        wait_until("scripts share an entry", || {
+            let before = served.section_figures().sections;
+            client.write(&requests);
+            for number in 0..SCRIPTS {
+                last += 1;
+                assert_eq!(client.read().unwrap(), Reply::Integer(last));
+                assert_eq!(client.read().unwrap().to_string(), format!("\"{number}\""));
+            }
+            let entered = served.section_figures().sections - before;
+            assert!((1..=SCRIPTS).contains(&entered), "{entered}");
+            entered < SCRIPTS
+        });
     });
 }
 

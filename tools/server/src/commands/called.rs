@@ -11,6 +11,7 @@ const NOT_CALLED: &[&str] = &[
     "bgrewriteaof",
     "bgsave",
     "client",
+    "cluster",
     "config",
     "debug",
     "farcore",

@@ -37,7 +37,11 @@ impl Connection {
             | Phase::Replaying(queue, _) => {
                 let parsing = transaction.parsing.as_ref();
                 let parsed = parsing.map_or(0, |parsing| parsing.arguments.held_bytes());
-                queue.bytes.capacity() + parsed
+                let near: usize = match &transaction.phase {
+                    Phase::Waiting(_, near) => near.iter().map(Vec::capacity).sum(),
+                    _ => 0,
+                };
+                queue.bytes.capacity() + parsed + near
             }
         })
     }

@@ -43,6 +43,8 @@ pub(crate) struct ScriptQueue {
     pub(crate) holder: Option<usize>,
     /// The entry, while no script runs under it.
     pub(crate) free: Option<Entry>,
+    /// The entry has been free for a turn in which clients could send more.
+    pub(crate) has_rested: bool,
 }
 
 impl ScriptQueue {
@@ -87,6 +89,7 @@ impl ScriptQueues {
                 near: 0,
                 holder: Some(connection),
                 free: None,
+                has_rested: false,
             });
         }
         true
@@ -97,7 +100,7 @@ impl ScriptQueues {
         if let Some(queue) = self.of(reach)
             && queue.holder == Some(connection)
         {
-            queue.holder = None;
+            (queue.holder, queue.has_rested) = (None, false);
             queue.free = entry.is_fresh().then_some(entry);
         }
     }

@@ -79,7 +79,12 @@ impl Serving {
             queue.pop();
         }
         let Some(&number) = queue.waiting.front() else {
-            queue.free = None;
+            // What its clients have sent after their scripts comes in the next turn.
+            let has_rested = std::mem::replace(&mut queue.has_rested, true);
+            queue.free = queue
+                .free
+                .take()
+                .filter(|one| !has_rested && one.is_fresh());
             return Turn::Wait;
         };
         let is_near = !is_far || queue.near > 0;

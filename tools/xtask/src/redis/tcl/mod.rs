@@ -42,27 +42,17 @@ pub(crate) struct Tcl {
     /// Time limit of each unit, in seconds.
     #[arg(long, default_value_t = 300)]
     unit_seconds: u64,
-    /// The server of groups whose tests need one of one core [default: the other one]
-    #[arg(long, value_name = "HOST:PORT")]
-    one_core: Option<Server>,
 }
 
 impl Tcl {
-    /// All units against a server, or one of one core, each within a time limit.
-    pub(super) fn all(server: Server, one_core: Server, unit_seconds: u64) -> Self {
+    /// All units against a server, each within a time limit.
+    pub(super) fn all(server: Server, unit_seconds: u64) -> Self {
         Self {
             target: Target { server },
             unit: None,
             no_skips: false,
             unit_seconds,
-            one_core: Some(one_core),
         }
-    }
-
-    /// Where a group is run.
-    fn server_of(&self, group: &Group) -> &Server {
-        let one_core = self.one_core.as_ref().filter(|_| group.one_core);
-        one_core.unwrap_or(&self.target.server)
     }
 }
 
@@ -81,9 +71,6 @@ struct Group {
     units: Vec<String>,
     /// The fewest tests that must pass; `None` for a part of a group.
     passes_min: Option<usize>,
-    /// Its tests use keys that only a server of one core has at hand.
-    #[serde(default)]
-    one_core: bool,
     /// What is written otherwise in its units, and how: where all tests of a kind are left out
     /// whose names others have too.
     #[serde(default)]
