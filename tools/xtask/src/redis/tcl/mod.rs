@@ -235,7 +235,7 @@ fn run_without(
     (group, unit): (&Group, &str),
     left_out: &[String],
 ) -> Result<UnitReport> {
-    let server = tcl.server_of(group);
+    let server = &tcl.target.server;
     let unit = &rewritten(place, group, unit)?;
     let mut command = Command::new("./runtest");
     command
