@@ -1,6 +1,7 @@
 //! The model test of trees: several lanes, each with collections of its own, against `BTreeMap`,
 //! `VecDeque` and a map of scores. With nodes of four elements, far nodes, faults, encryption,
-//! eviction, loss, damage, expiry, and keys that are deleted and overwritten while they hold a collection.
+//! eviction, loss, damage, expiry, and keys that are deleted and overwritten while they hold a
+//! collection.
 
 use std::collections::{BTreeMap, VecDeque};
 
