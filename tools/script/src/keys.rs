@@ -1,8 +1,8 @@
 //! Which keys a script may use, as far as its text tells.
 //!
-//! A script that calls each command with one of its `KEYS`, in so many words, uses no other key:
-//! `redis.call('GET', KEYS[1])`. Of any other text nothing is said. So what is recognised is little,
-//! and sure: a word that could lead to other keys, or change `KEYS`, ends it.
+//! A script that calls each command visibly with one of its `KEYS` uses no other key:
+//! `redis.call('GET', KEYS[1])`. Of any other text nothing is said. So what is recognised is
+//! little, and sure: a word that could lead to other keys, or change `KEYS`, ends it.
 
 /// A command that a script calls.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use farcore::{Config, Core, Engine};
 
-use crate::commands::COMMANDS;
+use crate::commands::command_names;
 use crate::conn::connection::Connection;
 use crate::cores::message::Arrival;
 use crate::cores::port::CorePort;
@@ -91,7 +91,7 @@ pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
         ports.collect(),
         (engine.reporter(), engine.value_bytes_max()),
         (String::new(), 0),
-        COMMANDS.iter().map(|command| command.name).collect(),
+        command_names(),
     ));
     let key_of = |shard| {
         let mut keys = (0..).map(|number: u32| number.to_string().into_bytes());

@@ -12,7 +12,7 @@ use farcore_script::{Job, SCRIPT_BYTES_MAX, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
-use super::{Call, Command, Flow, Refusal, find};
+use super::{Call, Command, Flow, Refusal};
 use crate::cores::message::{KilledScripts, Question};
 use crate::exec::script_run::{Next, ScriptRun};
 use crate::exec::transaction::{Added, BESIDE_BYTES, Queue};
@@ -131,7 +131,7 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
             near.push(key.to_vec());
         }
     }
-    if call.serving.shared.cores.len() == 1 || !stays_at_keys(&script) {
+    if call.serving.shared.cores.len() == 1 || !stays_at_keys(call, &script) {
         // It may have any key.
         queue.reach.add_all();
     }
@@ -154,16 +154,17 @@ fn script_of(call: &Call<'_>) -> std::result::Result<Arc<Script>, Refusal> {
 
 /// True if a script is seen to use none but its keys: then it runs under the sections of their
 /// cores, and any other under those of all.
-fn stays_at_keys(script: &Script) -> bool {
+fn stays_at_keys(call: &Call<'_>, script: &Script) -> bool {
     let Some(called) = &script.commands else {
         return false;
     };
-    called.iter().all(|one| match find(one.name.as_bytes()) {
-        Some(command) if one.has_key => {
-            command.keys == (1, 1, 1) && !command.has_flag("movablekeys")
+    let of_one_key = &call.serving.shared.of_one_key;
+    called.iter().all(|one| {
+        let name = one.name.to_ascii_lowercase();
+        match one.has_key {
+            true => of_one_key.contains(&name[..]),
+            false => KEYLESS.contains(&&name[..]),
         }
-        Some(command) => KEYLESS.contains(&command.name),
-        None => true,
     })
 }
 

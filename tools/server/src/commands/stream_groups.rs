@@ -158,7 +158,7 @@ fn destroy(call: &mut Call<'_>) -> Result {
             && Answered::of(reply).did(deeds::DONE)
         {
             let group = Answered::of(reply).number();
-            // The group is gone; what is left of it is in nobody's way.
+            // The group is gone; what is left of it is in no client's way.
             let _ = forget((&mut core, &output), &key, (group, protocol)).await;
             output.notify(EventClasses::STREAM, "xgroup-destroy", &key);
             readiness.note(&core, Awaited::Stream, &key).await;
@@ -218,7 +218,7 @@ fn delete_consumer(call: &mut Call<'_>) -> Result {
 enum Deleted {
     Failed(Vec<u8>),
     Nothing,
-    /// It is gone, with so many pending IDs.
+    /// It is gone, with this many pending IDs.
     Done(u64),
 }
 
@@ -460,7 +460,7 @@ fn stream_info(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// The report of a stream: the long one with at most so many entries and pending IDs each, where 0
+/// The report of a stream: the long one with at most `most` entries and pending IDs each, where 0
 /// is all.
 async fn report(
     (core, output): Step<'_>,

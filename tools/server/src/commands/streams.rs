@@ -33,7 +33,7 @@ const ROUGH_NODES: u64 = 100;
 const ROUGH_ENTRIES: u64 = 1_000_000;
 
 impl Call<'_> {
-    /// True if a change of the stream is one request: no event is sent, and nobody waits.
+    /// True if a change of the stream is one request: no event is sent, and no client waits.
     fn is_quiet_stream(&self) -> bool {
         let shared = &self.serving.shared;
         let wakes = shared.waiting.clients() > 0

@@ -1,5 +1,6 @@
 //! The table of commands.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::call::Call;
@@ -514,6 +515,17 @@ fn find_by_place(name: &[u8]) -> Option<&'static Command> {
         place = (place + 1) % NAME_PLACES;
     }
     None
+}
+
+/// The names of all commands, in the order of the table, and of those whose only key is their first
+/// argument.
+pub(crate) fn command_names() -> (Box<[&'static str]>, HashSet<&'static str>) {
+    let of_one_key = |command: &&Command| command.keys == ONE && !command.has_flag("movablekeys");
+    let single = COMMANDS.iter().filter(of_one_key);
+    (
+        COMMANDS.iter().map(|command| command.name).collect(),
+        single.map(|command| command.name).collect(),
+    )
 }
 
 /// The command of a name, in letters of any size.

@@ -1,5 +1,6 @@
 //! What the cores of a server share.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) reporter: EngineReporter,
     /// Of each command, by its place in the table.
     pub(crate) command_names: Box<[&'static str]>,
+    /// Commands whose only key is their first argument.
+    pub(crate) of_one_key: HashSet<&'static str>,
     /// Identifies this run of the server.
     pub(crate) run_id: String,
     pub(crate) port: u16,
@@ -121,7 +124,7 @@ impl Shared {
         cores: Vec<CorePort>,
         (reporter, value_bytes_max): (EngineReporter, usize),
         (run_id, port): (String, u16),
-        command_names: Box<[&'static str]>,
+        (command_names, of_one_key): (Box<[&'static str]>, HashSet<&'static str>),
     ) -> Self {
         let shares = Shares::of(&options, cores.len());
         let memory_of = |bytes| Arc::new(ClientMemory::new(bytes, cores.len()));
@@ -142,6 +145,7 @@ impl Shared {
             cores,
             reporter,
             command_names,
+            of_one_key,
             run_id,
             port,
             started: Instant::now(),

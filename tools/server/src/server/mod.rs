@@ -13,7 +13,7 @@ use farcore::{Engine, Task};
 use farcore_tuning::entropy;
 
 use self::accept::Listener;
-use crate::commands::COMMANDS;
+use crate::commands::command_names;
 use crate::conn::tls;
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
@@ -102,7 +102,7 @@ impl Server {
             ports?,
             (engine.reporter(), engine.value_bytes_max()),
             (run_id()?, address.port()),
-            COMMANDS.iter().map(|command| command.name).collect(),
+            command_names(),
         );
         let mut server = Self {
             shared: Arc::new(shared),
