@@ -19,6 +19,7 @@ const LIMITS: TreeLimits = TreeLimits {
     leaves: 3,
     edits: 12,
     elements: 9,
+    value_bytes: usize::MAX,
 };
 
 /// Nodes in memory. Some are far: they can be read once they were named by a halt.

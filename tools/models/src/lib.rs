@@ -22,6 +22,8 @@ mod atomics;
 mod bytes;
 #[path = "../../../tuning/card/src/card_table.rs"]
 mod card_table;
+#[path = "../../../engine/src/collection.rs"]
+mod collection;
 #[path = "../../../engine/src/constants.rs"]
 mod constants;
 #[path = "../../../tuning/card/src/directory.rs"]

@@ -414,7 +414,7 @@ pub(super) fn refuse_after(call: &mut Call<'_>, look: LookFirst, refusal: Refusa
             (Ok(None), None) => Ok(0),
         };
         finish(&output, protocol, refused, |writer, number| {
-            writer.integer(number)
+            writer.integer(number);
         });
         core
     })

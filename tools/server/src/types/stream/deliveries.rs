@@ -159,7 +159,10 @@ pub(super) fn acknowledge(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<
     };
     let group = open.group.number;
     let (mut looked, mut ended) = (0, 0);
-    while !given.is_empty() && !(looked > 0 && stream.map.is_spent()) {
+    while !given.is_empty() {
+        if looked > 0 && stream.map.is_spent() {
+            break;
+        }
         let id = given.id();
         looked += 1;
         if let Some(was) = stream.pending(group, id)? {

@@ -188,7 +188,10 @@ pub(super) fn delete(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) 
     };
     let last_id = stream.last_id()?;
     let (mut looked, mut removed) = (0, 0u64);
-    while !given.is_empty() && !(looked > 0 && stream.map.is_spent()) {
+    while !given.is_empty() {
+        if looked > 0 && stream.map.is_spent() {
+            break;
+        }
         let id = given.id();
         looked += 1;
         if stream.map.remove(Key::entry(id).bytes())? {

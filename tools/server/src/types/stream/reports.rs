@@ -86,12 +86,15 @@ pub(super) fn stream(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) 
     Ok(TreeOutcome::Answer)
 }
 
+/// A name, with what is stored under it.
+type Named = (Vec<u8>, Vec<u8>);
+
 /// Names of a range, of a page, each with what is stored of it.
 fn names(
     map: &mut TreeMap<'_>,
     ends: &Ends,
     name_of: impl Fn(&[u8]) -> &[u8],
-) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, bool), TreeStop> {
+) -> Result<(Vec<Named>, bool), TreeStop> {
     let mut found = Vec::new();
     let has_more = map.walk(ends.range(), false, |key, stored| {
         if found.len() < PAGE_NAMES {
