@@ -397,6 +397,12 @@ fn read(call: &mut Call<'_>, is_group: bool) -> Result {
         return Ok(Flow::Later);
     }
     let words = Words::of(call, is_group)?;
+    if words.wait_ms.is_some() && call.connection.script.is_some() {
+        let name = if is_group { "xreadgroup" } else { "xread" };
+        return Err(Refusal(format!(
+            "ERR {name} command is not allowed with BLOCK option from scripts"
+        )));
+    }
     let count = (call.count() - words.streams) / 2;
     let ids = words.streams + count;
     let mut refused = None;

@@ -20,6 +20,9 @@ const LOOP: &str = "for _ = 1, 20000 do redis.call('hget', KEYS[1], 'f0000001') 
 /// The digest of a script that counts its keys.
 const SHA_OF_COUNT: &str = "cb35aa5ca859d59b3e50fa6f9efbe7e14b5215dd";
 
+/// Entries of a stream, which are added one by one.
+const STREAM_ENTRIES: usize = 3000;
+
 /// Bytes of each of two values whose table of `LCS` is the largest.
 const LCS_BYTES: usize = 2000;
 
@@ -108,6 +111,19 @@ pub(crate) fn stored() -> Vec<(&'static str, Request)> {
         let members = scored(&mut names('m', MANY));
         all.push((key, command(&format!("ZADD {key}"), members)));
     }
+    for number in 1..=STREAM_ENTRIES {
+        let id = format!("XADD stream {number}-1");
+        all.push(("stream", command(&id, names('f', 20))));
+    }
+    all.push((
+        "longstream",
+        command("XADD longstream 1-1 f", [bytes(ELEMENT_BYTES)]),
+    ));
+    all.push(("stream", words("XGROUP CREATE stream group 0")));
+    all.push((
+        "stream",
+        words("XREADGROUP GROUP group one COUNT 1000 STREAMS stream >"),
+    ));
     for start in (0..3 * MANY).step_by(MANY) {
         let some = || names('m', 3 * MANY).skip(start).take(MANY);
         if start < MANY {
@@ -435,6 +451,62 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         "wait" => vec![of("0 0")],
         "watch" => vec![keys(2 * MANY), keys(2 * MANY)],
         name if name.starts_with('z') || name.starts_with("bz") => return of_sorted(name),
+        name if name.starts_with('x') => return of_stream(name),
+        _ => return None,
+    })
+}
+
+/// The longest commands of streams.
+fn of_stream(name: &str) -> Option<Vec<Request>> {
+    let upper = name.to_uppercase();
+    let of = |rest: &str| words(&format!("{upper} {rest}"));
+    let ids = |rest: &str, count| {
+        let all = (1..=count).map(|number| format!("{number}-1"));
+        command(&format!("{upper} {rest}"), all)
+    };
+    let streams = |rest: &str, id: &str| {
+        let ids = (0..WAITED).map(|_| id.to_owned());
+        command(&format!("{upper} {rest}"), names('n', WAITED).chain(ids))
+    };
+    Some(match name {
+        "xack" => vec![ids("stream group", MANY)],
+        "xadd" => vec![
+            of("stream * f v"),
+            command("XADD grownstream *", names('f', MANY)),
+            of("stream MAXLEN = 2000 * f v"),
+        ],
+        "xautoclaim" => vec![of("stream group two 0 0 COUNT 100000")],
+        "xclaim" => vec![ids("stream group two 0", MANY)],
+        "xdel" => vec![ids("stream", MANY)],
+        "xgroup" => vec![
+            of("CREATE stream other 0"),
+            of("SETID stream other $"),
+            of("CREATECONSUMER stream group many"),
+            of("DELCONSUMER stream group one"),
+            of("DESTROY stream other"),
+        ],
+        "xinfo" => vec![
+            of("STREAM stream FULL COUNT 0"),
+            of("STREAM longstream"),
+            of("GROUPS stream"),
+            of("CONSUMERS stream group"),
+        ],
+        "xlen" => vec![of("stream")],
+        "xpending" => vec![of("stream group"), of("stream group - + 100000")],
+        "xrange" => vec![of("stream - +"), of("longstream - +")],
+        "xread" => vec![
+            of("STREAMS stream longstream 0 0"),
+            streams("BLOCK 1 STREAMS", "$"),
+        ],
+        "xreadgroup" => vec![
+            of("GROUP group one STREAMS stream >"),
+            of("GROUP group one STREAMS stream 0"),
+            of("GROUP group one BLOCK 1 STREAMS stream >"),
+            streams("GROUP group one STREAMS", ">"),
+        ],
+        "xrevrange" => vec![of("stream + -")],
+        "xsetid" => vec![of("stream 9999999999999-1")],
+        "xtrim" => vec![of("stream MINID ~ 100-1"), of("stream MAXLEN 10")],
         _ => return None,
     })
 }
