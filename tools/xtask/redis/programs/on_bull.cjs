@@ -159,7 +159,8 @@ async function main(jobs) {
   await killed();
   const ms = await load(jobs);
   const done =
-    "result, retry, delay, repeat, cron, remove, priority, rate limit, killed worker, clean, obliterate";
+    "result, retry, delay, repeat, cron, remove, priority, rate limit, killed worker, clean, " +
+    "obliterate";
   report("bull", version, done, jobs, ms);
 }
 

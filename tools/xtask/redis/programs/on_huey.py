@@ -53,7 +53,8 @@ def counted(name):
 
 
 def consumer(which, *options):
-    return start("-m", "huey.bin.huey_consumer", f"on_huey.{which}", "--scheduler-interval", "1", *options)
+    command = ("-m", "huey.bin.huey_consumer", f"on_huey.{which}", "--scheduler-interval", "1")
+    return start(*command, *options)
 
 
 def results():

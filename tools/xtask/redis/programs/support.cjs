@@ -47,7 +47,8 @@ function run(main) {
 }
 
 function report(name, version, done, count, ms) {
-  console.log(`${name} ${version}: ${done}; ${count} jobs, ${Math.round((count / ms) * 1000)} jobs/s`);
+  const rate = Math.round((count / ms) * 1000);
+  console.log(`${name} ${version}: ${done}; ${count} jobs, ${rate} jobs/s`);
 }
 
 module.exports = { assert, connection, kill, report, role, run, sleep, startWorker, waitUntil };
