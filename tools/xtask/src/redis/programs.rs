@@ -33,23 +33,13 @@ type Program = (&'static str, Runner, &'static str);
 const PROGRAMS: [Program; 10] = [
     ("rq", PYTHON, "on_rq.py"),
     ("celery", PYTHON, "on_celery.py"),
-    (
-        "arq",
-        Runner::Python("py-arq"),
-        "on_arq.py",
-        Needs::AnyCores,
-    ),
+    ("arq", Runner::Python("py-arq"), "on_arq.py"),
     ("huey", PYTHON, "on_huey.py"),
     ("limits", PYTHON, "on_limits.py"),
     ("bullmq", Runner::Node, "on_bullmq.cjs"),
     ("bull", Runner::Node, "on_bull.cjs"),
     ("dramatiq", PYTHON, "on_dramatiq.py"),
-    (
-        "django-redis",
-        PYTHON,
-        "on_django_redis.py",
-        Needs::AnyCores,
-    ),
+    ("django-redis", PYTHON, "on_django_redis.py"),
     ("lock", PYTHON, "on_lock.py"),
 ];
 const PYTHON: Runner = Runner::Python("py-programs");
