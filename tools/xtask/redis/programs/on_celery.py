@@ -18,6 +18,8 @@ app.conf.update(
         "visibility_timeout": 3,
         "unacked_restore_interval": 1,
         "unacked_restore_throttle": 1,
+        # A worker that is killed while it looks for such tasks leaves this lock behind.
+        "unacked_mutex_expire": 2,
     },
     beat_schedule={"tick": {"task": "on_celery.count", "schedule": 1.0, "args": ("beat",)}},
     broker_connection_retry_on_startup=True,
