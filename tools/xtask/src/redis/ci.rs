@@ -2,7 +2,7 @@
 //! for it on loopback and ends with this program's step. A run takes well below three minutes: a
 //! unit that hangs is ended.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
@@ -16,7 +16,7 @@ use super::tcl::{self, Tcl};
 const UNIT_SECONDS: u64 = 40;
 /// The server's flags. Its memory is what the suite's values need, and the suite's own clients may
 /// fill their buffers; a script takes a quarter of the memory for clients.
-const FLAGS: &str =
+pub(super) const FLAGS: &str =
     "--resp 127.0.0.1:{port} --local 128MiB --far 256MiB --client-memory 256MiB --no-huge-pages";
 
 #[derive(Debug, Args)]
@@ -28,13 +28,15 @@ pub(crate) struct Ci {
 
 pub(super) fn perform(place: &Place, ci: &Ci) -> Result<()> {
     setup::perform_suite(place)?;
-    let binary = match &ci.binary {
-        Some(binary) => binary.clone(),
-        None => build()?,
-    };
+    let binary = binary(ci.binary.as_deref())?;
     let command = format!("{} serve {FLAGS}", binary.display());
     let process = Process::start(&command, None, &place.log("ci-server")?)?;
     tcl::perform(place, &Tcl::all(process.server().clone(), UNIT_SECONDS))
+}
+
+/// The program `farcore`: this one, or it is built.
+pub(super) fn binary(given: Option<&Path>) -> Result<PathBuf> {
+    given.map_or_else(build, |binary| Ok(binary.to_owned()))
 }
 
 /// Builds `farcore`.

