@@ -102,7 +102,7 @@ fn programs_do_what_they_say_with_far_nodes() {
         let mut map = handle.tree(b"map");
         let mut oracle = BTreeMap::new();
         for number in 1..=ELEMENTS {
-            let stored = &value(number, 0)[..60];
+            let stored = &value(number, 0)[..40];
             let ran = map
                 .run(APPEND, TreeProgramMode::Writes, stored)
                 .wait()

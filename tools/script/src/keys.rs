@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn any_text_is_walked_to_its_end() {
-        farcore_fuzz::Target::new("script-keys")
+        farcore_fuzz::Target::new("script keys")
             .seed("return redis.call('get', KEYS[1])")
             .words(&[
                 "redis", ".call(", "KEYS", "[", "]", "'", "\"", "--", "[[", "]]", "\\",

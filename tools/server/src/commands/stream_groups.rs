@@ -125,7 +125,8 @@ fn set_id(call: &mut Call<'_>) -> Result {
         Ok(input) => put_read(read, input),
         Err(refusal) => {
             let absent = no_group(call.argument(3), call.argument(2));
-            let look = LookFirst::at_group(call.key_at(2), call.argument(3)).or(absent);
+            let look = LookFirst::at_group(call.key_at(2), call.argument(3));
+            let look = look.or(absent).or_without_stream(NO_KEY);
             return Ok(refuse_after(call, look, refusal));
         }
     };

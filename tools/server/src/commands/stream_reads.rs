@@ -388,7 +388,11 @@ fn from(text: &[u8], is_group: bool) -> std::result::Result<From, Refusal> {
         b"$" => Ok(From::Last),
         b">" if is_group => Ok(From::New),
         b">" => Err("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.".into()),
-        text => Ok(From::Behind(id(text)?)),
+        text => Ok(match id(text)? {
+            // The last ID stands for new entries; as Redis.
+            StreamId::LAST if is_group => From::New,
+            id => From::Behind(id),
+        }),
     }
 }
 

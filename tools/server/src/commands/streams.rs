@@ -119,7 +119,9 @@ impl TrimWords {
                 return Err(SYNTAX.into());
             }
         }
-        words.check(is_add)?;
+        if !is_add {
+            words.check(false)?;
+        }
         Ok(words)
     }
 
@@ -192,6 +194,7 @@ pub(super) fn xadd(call: &mut Call<'_>) -> Result {
         true => Some(NewId::parse(call.argument(place)).ok_or(NO_ID)?),
         false => None,
     };
+    words.check(true)?;
     let first = place + 1;
     let count = call.count().saturating_sub(first);
     let Some(new_id) = new_id.filter(|_| count >= 2 && count.is_multiple_of(2)) else {
@@ -366,6 +369,8 @@ pub(super) struct LookFirst {
     group: Option<Vec<u8>>,
     /// What is said where there is no such thing: the reply is 0 if nothing is.
     absent: Option<String>,
+    /// What is said where there is not even a stream, if that is something else.
+    no_stream: Option<String>,
 }
 
 impl LookFirst {
@@ -375,6 +380,7 @@ impl LookFirst {
             key: key.to_vec(),
             group: None,
             absent: None,
+            no_stream: None,
         }
     }
 
@@ -383,6 +389,14 @@ impl LookFirst {
         Self {
             group: Some(group.to_vec()),
             ..Self::at_stream(key)
+        }
+    }
+
+    /// What is said where there is not even a stream.
+    pub(super) fn or_without_stream(self, no_stream: &str) -> Self {
+        Self {
+            no_stream: Some(no_stream.to_owned()),
+            ..self
         }
     }
 
@@ -406,8 +420,17 @@ pub(super) fn refuse_after(call: &mut Call<'_>, look: LookFirst, refusal: Refusa
             None => (StreamProgram::Length, input),
             Some(group) => (StreamProgram::Group, input.bytes(group)),
         };
-        let looked = run(&mut core, &look.key, program, &input).await;
-        let refused = match (looked, look.absent) {
+        let mut looked = run(&mut core, &look.key, program, &input).await;
+        let mut absent = look.absent;
+        if let (Ok(None), Some(no_stream)) = (&looked, look.no_stream) {
+            let input = Input::new(protocol);
+            match run(&mut core, &look.key, StreamProgram::Length, &input).await {
+                Ok(Some(_)) => {}
+                Ok(None) => absent = Some(no_stream),
+                failed => looked = failed,
+            }
+        }
+        let refused = match (looked, absent) {
             (Err(error), _) => Err(error.into()),
             (Ok(Some(_)), _) => Err(TaskFailure::Refused(refusal.0)),
             (Ok(None), Some(absent)) => Err(TaskFailure::Refused(absent)),

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn any_text_is_an_id_or_none() {
-        farcore_fuzz::Target::new("stream-id")
+        farcore_fuzz::Target::new("stream id")
             .seed("1526919030474-55")
             .seed("(5")
             .words(&["-", "+", "(", "*", "0", "18446744073709551615"])

@@ -277,6 +277,6 @@ mod tests {
             (&["unit/expire".to_owned()][..], None)
         );
         assert_eq!(selected("unit/type/hash")[0].passes_min, Some(70));
-        assert!(selected("stream").is_empty());
+        assert!(selected("no such").is_empty());
     }
 }
