@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{LongPieces, Routed, WINDOW};
 use crate::client::shard_requests::ShardRequests;
+use crate::constants::LONG_VALUE_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::long::{long_parts, piece_key, word};
@@ -183,6 +184,8 @@ impl<'a, F: FnMut(u64, &[u8])> LongGet<'a, F> {
 
     fn opened(&mut self, version: Version, value: &[u8]) {
         let [length, id, piece_bytes] = [0, 1, 2].map(|place| word(value, place));
+        // No head says more. Room is made for what it says, so it is not believed beyond that.
+        let length = length.min(LONG_VALUE_BYTES_MAX);
         self.begin(version, length, id, piece_bytes);
     }
 
