@@ -113,11 +113,7 @@ pub(super) fn claim(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) -
         number: None,
     };
     let last_id = given.id();
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, mut open)) = opened else {
+    let Some((mut stream, mut open)) = Stream::open_with_group(map, name)? else {
         answer.fail(&no_such(key, name));
         return Ok(TreeOutcome::Answer);
     };
@@ -162,11 +158,7 @@ pub(super) fn claim_due(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8
         number: None,
     };
     let (from, most) = (given.id(), given.number());
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, mut open)) = opened else {
+    let Some((mut stream, mut open)) = Stream::open_with_group(map, name)? else {
         answer.fail(&no_such(key, name));
         return Ok(TreeOutcome::Answer);
     };

@@ -28,11 +28,7 @@ pub(super) fn read(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) ->
     map.will_change_several();
     let (key, name, consumer) = (given.bytes(), given.bytes(), given.bytes());
     let (now_ms, most, is_kept) = (given.number(), given.number(), given.flag());
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, mut open)) = opened else {
+    let Some((mut stream, mut open)) = Stream::open_with_group(map, name)? else {
         answer.fail(&no_group(key, name));
         return Ok(TreeOutcome::Answer);
     };
@@ -87,11 +83,7 @@ pub(super) fn read_again(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u
     map.will_change_several();
     let (key, name, consumer) = (given.bytes(), given.bytes(), given.bytes());
     let (now_ms, most, behind) = (given.number(), given.number(), given.id());
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, mut open)) = opened else {
+    let Some((mut stream, mut open)) = Stream::open_with_group(map, name)? else {
         answer.fail(&no_group(key, name));
         return Ok(TreeOutcome::Answer);
     };
@@ -150,11 +142,7 @@ pub(super) fn acknowledge(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<
     let mut answer = Answering::new(answer, &given);
     map.will_change_several();
     let name = given.bytes();
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, open)) = opened else {
+    let Some((mut stream, open)) = Stream::open_with_group(map, name)? else {
         return Ok(TreeOutcome::Absent);
     };
     let group = open.group.number;
@@ -182,11 +170,7 @@ pub(super) fn pending(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>)
     let mut given = Given::new(input);
     let mut answer = Answering::new(answer, &given);
     let (key, name) = (given.bytes(), given.bytes());
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, open)) = opened else {
+    let Some((mut stream, open)) = Stream::open_with_group(map, name)? else {
         answer.fail(&no_such(key, name));
         return Ok(TreeOutcome::Answer);
     };
@@ -249,11 +233,7 @@ pub(super) fn pending_range(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Ve
     let (now_ms, idle_ms, most) = (given.number(), given.number(), given.number());
     let (from, to) = (given.id(), given.id());
     let consumer = given.flag().then(|| given.bytes());
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, open)) = opened else {
+    let Some((mut stream, open)) = Stream::open_with_group(map, name)? else {
         answer.fail(&no_such(key, name));
         return Ok(TreeOutcome::Answer);
     };

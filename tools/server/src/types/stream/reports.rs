@@ -176,11 +176,7 @@ pub(super) fn group(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>) -
     let mut given = Given::new(input);
     let mut answer = Answering::new(answer, &given);
     let name = given.bytes();
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(name)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, open)) = opened else {
+    let Some((mut stream, open)) = Stream::open_with_group(map, name)? else {
         return Ok(TreeOutcome::Absent);
     };
     let pending = stream.pending_count(open.group.number, None)?;
@@ -281,11 +277,7 @@ pub(super) fn consumer(input: &[u8], map: &mut TreeMap<'_>, answer: &mut Vec<u8>
     let mut given = Given::new(input);
     let mut answer = Answering::new(answer, &given);
     let (group, name) = (given.bytes(), given.bytes());
-    let opened = match Stream::open(map)? {
-        Some(mut stream) => stream.group(group)?.map(|open| (stream, open)),
-        None => None,
-    };
-    let Some((mut stream, open)) = opened else {
+    let Some((mut stream, open)) = Stream::open_with_group(map, group)? else {
         return Ok(TreeOutcome::Absent);
     };
     let group = open.group.number;

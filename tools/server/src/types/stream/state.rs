@@ -45,6 +45,18 @@ impl<'s, 'm> Stream<'s, 'm> {
         }))
     }
 
+    /// The stream of a map and its group of a name; `None` if there is no such group.
+    pub(super) fn open_with_group(
+        map: &'s mut TreeMap<'m>,
+        name: &[u8],
+    ) -> Result<Option<(Self, OpenGroup)>> {
+        let Some(mut stream) = Self::open(map)? else {
+            return Ok(None);
+        };
+        let group = stream.group(name)?;
+        Ok(group.map(|group| (stream, group)))
+    }
+
     /// The stream of a map, which is new if there is none.
     pub(super) fn open_or_new(map: &'s mut TreeMap<'m>) -> Result<Self> {
         let stored = match map.is_empty() {
