@@ -496,6 +496,7 @@ impl Serving {
             number,
             arguments,
             input,
+            typed: None,
             writes: false,
             plan: None,
         };
