@@ -118,10 +118,7 @@ impl Databases {
 
     /// The number that means a database.
     pub(crate) fn number(&self, database: Database) -> u8 {
-        let order = self.order.load(Ordering::Relaxed);
-        let mut numbers = 0..DATABASES;
-        let number = numbers.find(|&number| in_order(order, number) == database);
-        number.unwrap_or_default()
+        number_in(self.order(), database)
     }
 
     /// What all numbers mean, as one word: it differs after a swap.
@@ -182,6 +179,13 @@ impl Databases {
     pub(crate) fn are_several(&self) -> bool {
         self.used.load(Ordering::Relaxed) != 0
     }
+}
+
+/// The number that means a database in an order.
+pub(crate) fn number_in(order: u64, database: Database) -> u8 {
+    let mut numbers = 0..DATABASES;
+    let number = numbers.find(|&number| in_order(order, number) == database);
+    number.unwrap_or_default()
 }
 
 /// The database that a number means in an order.

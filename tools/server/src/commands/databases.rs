@@ -46,8 +46,7 @@ pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn move_to(call: &mut Call<'_>) -> Result {
-    let selected = integer(call.argument(2)).ok().and_then(number);
-    let selected = selected.ok_or(OUT_OF_RANGE)?;
+    let selected = number(integer(call.argument(2))?).ok_or(OUT_OF_RANGE)?;
     let databases = &call.serving.shared.databases;
     let target = databases.of(selected);
     if target == call.database() {

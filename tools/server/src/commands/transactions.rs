@@ -14,7 +14,7 @@ use super::key_places::MoreKeys;
 use super::stored_keys::run_with_stored_keys;
 use super::{Call, Command, Flow, Refusal, find, subcommand};
 use crate::cores::shared::Shared;
-use crate::databases::{self, Databases};
+use crate::databases::{self, Database, Databases, shown_key};
 use crate::events::key_events::KeyEvent;
 use crate::exec::plan::Plan;
 use crate::exec::transaction::{
@@ -102,6 +102,26 @@ fn transaction_of<'a>(call: &'a mut Call<'_>) -> &'a mut ClientTransaction {
     })
 }
 
+/// Follows swaps of databases: keys that were absent are watched in the databases that their numbers
+/// mean now. True if a key that was there is in one that was swapped.
+fn follow_swaps(watched: &mut Watched, before: u64, databases: &Databases) -> bool {
+    let moved: Vec<_> = (watched.iter())
+        .filter_map(|(key, seen)| {
+            let database = Database::of(key);
+            let now = databases.of(databases::number_in(before, database));
+            (now != database).then(|| (key.clone(), now, *seen))
+        })
+        .collect();
+    steps::count(watched.len());
+    for (key, database, _) in &moved {
+        watched.remove(key);
+        let key = database.stored(shown_key(key)).into_owned();
+        watched.insert(key, Seen::Version(0));
+    }
+    let was_there = |seen: &Seen| matches!(seen, Seen::Version(1..));
+    moved.iter().any(|(_, _, seen)| was_there(seen))
+}
+
 pub(super) fn discard(call: &mut Call<'_>) -> Result {
     if !call.connection.is_queueing() {
         return Err("ERR DISCARD without MULTI".into());
@@ -124,8 +144,13 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     if !call.connection.pending.is_empty() {
         return Ok(Flow::Later);
     }
+    let shared = Arc::clone(&call.serving.shared);
     let transaction = transaction_of(call);
     let watched = Rc::clone(&transaction.watched);
+    let before = std::mem::replace(&mut transaction.order, shared.databases.order());
+    if before != transaction.order {
+        transaction.is_stale |= follow_swaps(&mut watched.borrow_mut(), before, &shared.databases);
+    }
     // One that is too long cannot exist, so it never changes. Of others the first version counts.
     let keys: HashSet<_> = (1..call.count())
         .map(|place| call.key_at(place))
@@ -399,17 +424,20 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         watched,
         phase: Phase::Queueing(mut queue),
         order,
+        is_stale,
         ..
     }) = call.connection.transaction.take().map(|boxed| *boxed)
     else {
         return Ok(Flow::Done);
     };
-    let watched = watched.take();
-    if order != call.serving.shared.databases.order() {
-        // The keys that were meant are others now.
-        if !watched.is_empty() {
-            return Ok(call.reply(|writer| writer.null_array()));
-        }
+    let mut watched = watched.take();
+    let databases = &call.serving.shared.databases;
+    let is_swapped = order != databases.order();
+    if is_stale || is_swapped && follow_swaps(&mut watched, order, databases) {
+        return Ok(call.reply(|writer| writer.null_array()));
+    }
+    if is_swapped {
+        // The keys of its commands were of other shards.
         queue.reach.add_all();
     }
     let plan = plan(call, &queue);

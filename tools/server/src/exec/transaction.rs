@@ -42,8 +42,10 @@ pub(crate) struct ClientTransaction {
     /// Shared with the task of a `WATCH`.
     pub(crate) watched: Rc<RefCell<Watched>>,
     pub(crate) phase: Phase,
-    /// What the numbers of databases meant when it began.
+    /// What the numbers of databases meant when it began, or keys were watched last.
     pub(crate) order: u64,
+    /// A watched key was in a database that was swapped: `EXEC` does nothing.
+    pub(crate) is_stale: bool,
     /// What the watched keys take.
     pub(crate) held: Vec<Charge>,
     /// Keys to which commands have added elements: clients that wait for them are woken when all
