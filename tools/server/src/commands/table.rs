@@ -448,7 +448,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         SLOW_WRITE,
         sorted_ranges::zrangestore,
     ),
-    command("zrank", 3, ONE, READ, sorted_sets::zrank),
+    command("zrank", -3, ONE, READ, sorted_sets::zrank),
     command("zrem", -3, ONE, CHANGE, sorted_sets::zrem),
     command(
         "zremrangebylex",
@@ -486,7 +486,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         SLOW_READ,
         sorted_ranges::zrevrangebyscore,
     ),
-    command("zrevrank", 3, ONE, READ, sorted_sets::zrevrank),
+    command("zrevrank", -3, ONE, READ, sorted_sets::zrevrank),
     command("zscan", -3, ONE, SLOW_READ, sorted_scan::zscan),
     command("zscore", 3, ONE, READ, sorted_sets::zscore),
     command("zunion", -3, NONE, COUNTED_READ, sorted_several::zunion),
