@@ -21,6 +21,7 @@ mod config;
 mod connection;
 mod dispatch;
 mod documentation;
+mod dump;
 mod element_draw;
 mod element_scan;
 mod expiry;

@@ -120,6 +120,11 @@ impl Ends {
         (TreeBound::Included(&self.0), TreeBound::Included(&self.1))
     }
 
+    /// Both keys.
+    pub(super) fn into_keys(self) -> (Vec<u8>, Vec<u8>) {
+        (self.0, self.1)
+    }
+
     /// From the first key with a beginning to the last one of these bytes and all that continue it.
     fn beginning(with: &[u8]) -> Self {
         // No part behind a beginning is as long.
@@ -163,6 +168,11 @@ impl Span {
     pub(super) fn range(&self) -> (TreeBound<'_>, TreeBound<'_>) {
         let (from, to) = (self.0.bytes(), self.1.bytes());
         (TreeBound::Included(from), TreeBound::Included(to))
+    }
+
+    /// Both keys.
+    pub(super) fn ends(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.0.bytes().to_vec(), self.1.bytes().to_vec())
     }
 
     pub(super) fn entries(from: StreamId, to: StreamId) -> Self {
