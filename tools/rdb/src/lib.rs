@@ -15,6 +15,8 @@
 mod crc64;
 mod error;
 mod file;
+#[cfg(test)]
+mod fuzzed;
 mod intset;
 mod listpack;
 mod lzf;

@@ -194,7 +194,7 @@ pub struct Fields<'a> {
 impl Fields<'_> {
     /// How many there are.
     #[must_use]
-    pub fn count(&self) -> u64 {
+    pub fn pairs(&self) -> u64 {
         self.places.count
     }
 }

@@ -20,6 +20,7 @@
 //!   added changes nothing else.
 
 use farcore::TreeBound;
+use farcore::constants::KEY_BYTES_MAX;
 
 use super::id::StreamId;
 
@@ -120,8 +121,9 @@ impl Ends {
         (TreeBound::Included(&self.0), TreeBound::Included(&self.1))
     }
 
-    /// Both keys.
-    pub(super) fn into_keys(self) -> (Vec<u8>, Vec<u8>) {
+    /// Both keys, of which a client may send the longer one too.
+    pub(super) fn into_keys(mut self) -> (Vec<u8>, Vec<u8>) {
+        self.1.truncate(KEY_BYTES_MAX);
         (self.0, self.1)
     }
 
