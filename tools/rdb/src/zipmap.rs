@@ -5,7 +5,7 @@
 //! pair: length | field | length | free:8 | value | free bytes
 //! ```
 //!
-//! A length is a byte, or 254 and 32 bits.
+//! A length is a byte, or 254 and 32 bits if it is no less than that.
 
 use std::ops::Range;
 
@@ -49,7 +49,11 @@ fn length(inside: &[u8], at: usize) -> Option<(usize, usize)> {
         END => None,
         LONG => {
             let bytes = u32::from_le_bytes(*inside.get(at + 1..)?.first_chunk()?);
-            Some((usize::try_from(bytes).ok()?, at + 5))
+            // Redis takes a shorter one to have stood in a byte.
+            let bytes = usize::try_from(bytes)
+                .ok()
+                .filter(|&bytes| bytes >= LONG.into())?;
+            Some((bytes, at + 5))
         }
         bytes => Some((usize::from(bytes), at + 1)),
     }

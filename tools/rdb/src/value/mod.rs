@@ -453,6 +453,10 @@ impl Decoder {
         match cursor.length()? {
             1 => {
                 let element = self.strings.fetch(0, cursor, window)?;
+                // Short ones stand in listpacks.
+                if self.strings.text(&element, window).is_empty() {
+                    return Err(Problem::Node.into());
+                }
                 self.state = State::Nodes(left);
                 self.count += 1;
                 Ok(Found::Element(element))
