@@ -55,6 +55,20 @@ impl Blob {
         })
     }
 
+    /// Elements that it has at most, of so many bytes.
+    pub(super) fn most(&self, bytes: usize) -> u64 {
+        self.declared.unwrap_or(bytes as u64 / 2)
+    }
+
+    /// Notes an element; no more may be there than are declared.
+    fn note(&mut self) -> Result<(), Problem> {
+        self.found += 1;
+        match self.declared {
+            Some(declared) if declared < self.found => Err(self.problem()),
+            _ => Ok(()),
+        }
+    }
+
     /// True if it has no elements; known at its end.
     pub(super) fn is_empty(&self) -> bool {
         self.found == 0
@@ -95,7 +109,7 @@ impl Blob {
             Walk::Zipmap(_) => return Err(Problem::Zipmap),
         };
         match &found {
-            Some(_) => self.found += 1,
+            Some(_) => self.note()?,
             None => self.check_end()?,
         }
         Ok(found)
@@ -109,7 +123,7 @@ impl Blob {
                 return Ok(None);
             };
             *at = behind;
-            self.found += 1;
+            self.note()?;
             return Ok(Some((Element::Bytes(field), Element::Bytes(value))));
         }
         let Some(first) = self.element(bytes)? else {

@@ -409,7 +409,7 @@ impl Decoder {
         let span = self.strings.fetch(0, cursor, window)?;
         let bytes = self.strings.bytes(&span, window);
         let blob = Blob::open(kind, (span, bytes), cursor.at())?;
-        let most = bytes.len() as u64 / 2;
+        let most = blob.most(bytes.len());
         self.state = State::Blob(blob, left);
         // Its bytes are needed still.
         cursor.place = window.place(before);

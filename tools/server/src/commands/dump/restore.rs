@@ -100,6 +100,7 @@ pub(in crate::commands) fn restore(call: &mut Call<'_>) -> Result {
     }
     let key = call.key().to_vec();
     let given = call.argument(3).to_vec();
+    steps::count_copied(given.len());
     let readiness = call.readiness();
     Ok(call.task(move |mut core, output, protocol| async move {
         let step = (&mut core, &output);
@@ -125,11 +126,8 @@ async fn run(
     key: &[u8],
     (given, time, options): (&[u8], std::result::Result<Life, Refusal>, Options),
 ) -> std::result::Result<Restored, TaskFailure> {
-    if !options.replaces {
-        if core.exists(key).await? {
-            return Err(EXISTS.into());
-        }
-        output.notify(EventClasses::MISSED, "keymiss", key);
+    if !options.replaces && core.exists(key).await? {
+        return Err(EXISTS.into());
     }
     let life = time.map_err(|Refusal(text)| TaskFailure::Refused(text))?;
     let (summed, checksum) = payload::split(given).ok_or(DAMAGED)?;
