@@ -10,7 +10,7 @@ use super::key_places::MoreKeys;
 #[cfg(feature = "scripts")]
 use super::scripts;
 use super::{
-    absent, access, all_keys, bits, channels, config, connection, databases, element_draw,
+    absent, access, all_keys, bits, channels, config, connection, databases, dump, element_draw,
     element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor,
     object, random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
     sorted_scan, sorted_sets, sorted_several, sorted_takes, stream_groups, stream_reads, streams,
@@ -216,6 +216,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("del", -2, ALL, "write", keys::del),
     command("delifeq", 3, ONE, CHANGE, strings::delifeq),
     command("discard", 1, NONE, TRANSACTION, transactions::discard),
+    command("dump", 2, ONE, SLOW_READ, dump::dump),
     command("echo", 2, NONE, INFO, connection::echo),
     #[cfg(feature = "scripts")]
     command("eval", -3, NONE, EVALUATE, scripts::eval),
@@ -322,6 +323,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "noscript loading stale fast no_auth",
         connection::reset,
     ),
+    command("restore", -4, ONE, SLOW_WRITE, dump::restore),
     command("role", 1, NONE, INFO, server::role),
     command("rpop", -2, ONE, CHANGE, lists::rpop),
     command("rpoplpush", 3, TWO, SLOW_WRITE, list_takes::rpoplpush),
