@@ -3,11 +3,14 @@
 use farcore::Operation;
 
 use super::arguments::{integer, is_option};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
+use crate::events::classes::EventClasses;
 use crate::long::change::{ChangeKind, LongChange};
 use crate::long::task::LongTask;
+use crate::resp::Writer;
 use crate::types::bit_counter::BITS_A_BYTE;
-use crate::types::replies::ReplyKind;
+use crate::types::bit_seeker::Sought;
+use crate::types::replies::{ReplyKind, WRONG_TYPE};
 
 type Result = std::result::Result<Flow, Refusal>;
 /// An offset that is none; as Redis.
@@ -62,24 +65,99 @@ pub(super) fn setbit(call: &mut Call<'_>) -> Result {
     Ok(call.long_task(LongTask::Change(change)))
 }
 
+/// True if an argument is the unit `BIT`, false if it is `BYTE`.
+fn is_of_bits(argument: &[u8]) -> std::result::Result<bool, Refusal> {
+    let is_of_bits = is_option(argument, "bit");
+    if is_of_bits || is_option(argument, "byte") {
+        Ok(is_of_bits)
+    } else {
+        Err(SYNTAX.into())
+    }
+}
+
+/// A request, or a refusal of arguments that Redis reads only once it has found the key.
+fn request_or_refuse(
+    call: &mut Call<'_>,
+    nothing: i64,
+    kind: std::result::Result<ReplyKind, Refusal>,
+) -> Flow {
+    let key = call.key();
+    let refusal = match kind {
+        Ok(kind) => return call.request(kind, Operation::Get { key }),
+        Err(refusal) => refusal,
+    };
+    let key = key.to_vec();
+    call.task(move |mut core, output, protocol| async move {
+        let found = read_of(core.inspect(&key).await);
+        if matches!(found, Ok(None)) {
+            output.notify(EventClasses::MISSED, "keymiss", &key);
+        }
+        output.finish(
+            protocol,
+            found,
+            |writer: &mut Writer<'_>, found| match found.map(|metadata| metadata.collection) {
+                None => writer.integer(nothing),
+                Some(Some(_)) => writer.error(WRONG_TYPE),
+                Some(None) => writer.error(&refusal.0),
+            },
+        );
+        core
+    })
+}
+
 pub(super) fn bitcount(call: &mut Call<'_>) -> Result {
+    let kind = bit_count(call);
+    Ok(request_or_refuse(call, 0, kind))
+}
+
+fn bit_count(call: &Call<'_>) -> std::result::Result<ReplyKind, Refusal> {
     let (start, end) = match call.count() {
         2 => (0, -1),
         4 | 5 => (integer(call.argument(2))?, integer(call.argument(3))?),
         _ => return Err(SYNTAX.into()),
     };
-    let is_of_bits = match call.count() {
-        5 if is_option(call.argument(4), "bit") => true,
-        5 if !is_option(call.argument(4), "byte") => return Err(SYNTAX.into()),
-        _ => false,
-    };
-    let key = call.key();
-    let kind = ReplyKind::BitCount {
+    let is_of_bits = call.count() == 5 && is_of_bits(call.argument(4))?;
+    Ok(ReplyKind::BitCount {
         start,
         end,
         is_of_bits,
+    })
+}
+
+pub(super) fn bitpos(call: &mut Call<'_>) -> Result {
+    let is_set = match integer(call.argument(2))? {
+        0 => false,
+        1 => true,
+        _ => return Err("ERR The bit argument must be 1 or 0.".into()),
     };
-    Ok(call.request(kind, Operation::Get { key }))
+    let kind = bit_place(call, is_set);
+    Ok(request_or_refuse(call, if is_set { -1 } else { 0 }, kind))
+}
+
+fn bit_place(call: &Call<'_>, is_set: bool) -> std::result::Result<ReplyKind, Refusal> {
+    let (mut start, mut end, mut in_bits) = (0, -1, false);
+    let count = call.count();
+    if count > 6 {
+        return Err(SYNTAX.into());
+    }
+    if count > 3 {
+        start = integer(call.argument(3))?;
+    }
+    if count > 5 {
+        in_bits = is_of_bits(call.argument(5))?;
+    }
+    if count > 4 {
+        end = integer(call.argument(4))?;
+    }
+    Ok(ReplyKind::BitPlace {
+        start,
+        end,
+        sought: Sought {
+            is_set,
+            is_of_bits: in_bits,
+            has_end: count > 4,
+        },
+    })
 }
 
 #[cfg(test)]

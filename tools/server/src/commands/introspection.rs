@@ -134,7 +134,9 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
 fn count_place(command: &Command) -> Option<i64> {
     let is_second = command.has_flag("blocking") || command.has_keys();
     let place = if is_second { 2 } else { 1 };
-    command.has_flag("movablekeys").then_some(place)
+    // Keys of these follow words.
+    let is_counted = !command.name.starts_with("sort") && !command.name.starts_with("geo");
+    (command.has_flag("movablekeys") && is_counted).then_some(place)
 }
 
 /// Writes where a command's keys are, as Redis 7 does.

@@ -6,6 +6,7 @@ use farcore::{Answer, Error, Expiry, Metadata, TreeLength, TreePage, TreeView};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::types::bit_counter::bit_count;
+use crate::types::bit_seeker::{Sought, bit_place};
 use crate::types::hash::reply::HashReply;
 use crate::types::kind::{Kind, PLAIN};
 use crate::types::list::reply::{ListReply, list_error_text};
@@ -81,6 +82,12 @@ pub(crate) enum ReplyKind {
         end: i64,
         is_of_bits: bool,
     },
+    /// The place of the first bit of the value from one byte or bit to another.
+    BitPlace {
+        start: i64,
+        end: i64,
+        sought: Sought,
+    },
 }
 
 impl ReplyKind {
@@ -92,6 +99,7 @@ impl ReplyKind {
                 | Self::Part { .. }
                 | Self::Range { .. }
                 | Self::BitCount { .. }
+                | Self::BitPlace { .. }
                 | Self::Hash(_)
                 | Self::List(ListReply::Element(_) | ListReply::Range(..))
                 | Self::Set(_)
@@ -192,6 +200,14 @@ impl ReplyKind {
     /// True if the reply is as long as the answer's value at least, whatever that is.
     pub(crate) fn has_whole_value(self) -> bool {
         matches!(self, Self::Value | Self::Part { .. })
+    }
+
+    /// The reply to a question about bits where there is no value.
+    pub(crate) fn bits_of_nothing(self) -> i64 {
+        match self {
+            Self::BitPlace { sought, .. } => sought.in_nothing(),
+            _ => 0,
+        }
     }
 
     /// True if the reply is what the answer has as its value.
@@ -378,11 +394,14 @@ fn plain_type(answer: &Answer<'_>) -> &'static str {
     }
 }
 
-/// The reply to a question about bits of a value; 0 if it is absent.
+/// The reply to a question about bits of a value.
 fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     let &Answer::Value { value, .. } = answer else {
-        return 0;
+        return kind.bits_of_nothing();
     };
+    if let ReplyKind::BitPlace { start, end, sought } = kind {
+        return bit_place(value, start, end, sought);
+    }
     let count = match kind {
         ReplyKind::Bit { mask, .. } => value.first().map_or(0, |byte| u64::from(byte & mask != 0)),
         ReplyKind::BitCount {
@@ -423,7 +442,10 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.bulk(&value[range(start, end, value.len())]);
         }
         (ReplyKind::Part { .. } | ReplyKind::Range { .. }, _) => writer.bulk(b""),
-        (ReplyKind::Bit { .. } | ReplyKind::BitCount { .. }, answer) => {
+        (
+            ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } | ReplyKind::BitPlace { .. },
+            answer,
+        ) => {
             writer.integer(bits_reply(kind, answer));
         }
         // An expiry in the past deletes the key.
