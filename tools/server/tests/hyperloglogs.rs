@@ -49,7 +49,7 @@ fn elements_are_counted_and_merged() {
                 ("sadd set x", "1"),
                 ("pfadd set x", WRONG_TYPE),
                 ("pfcount set", WRONG_TYPE),
-                ("append b hello", "30"),
+                ("append b hello", "35"),
                 ("pfcount b", DAMAGED),
                 ("pfmerge t b", DAMAGED),
                 ("setrange b 100000 x", "100001"),

@@ -192,7 +192,7 @@ fn draw(random: &mut Random, number: usize) -> Vec<Vec<u8>> {
     if random.below(3) == 0 {
         line += pick(random, &[" desc", " asc", " DESC"]);
     }
-    if random.below(3) == 0 && !has_ties {
+    if random.below(3) == 0 && !(is_alpha && by.contains('*')) {
         let ends = ["0", "1", "3", "10", "-1", "-5", "100", "x"];
         let numbers = if random.below(10) == 0 {
             &ends[..]

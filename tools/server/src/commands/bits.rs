@@ -116,7 +116,9 @@ fn bit_count(call: &Call<'_>) -> std::result::Result<ReplyKind, Refusal> {
         4 | 5 => (integer(call.argument(2))?, integer(call.argument(3))?),
         _ => return Err(SYNTAX.into()),
     };
-    let is_of_bits = call.count() == 5 && is_of_bits(call.argument(4))?;
+    // As Redis, which counts nothing before it reads the unit.
+    let is_nothing = start < 0 && end < 0 && start > end;
+    let is_of_bits = call.count() == 5 && !is_nothing && is_of_bits(call.argument(4))?;
     Ok(ReplyKind::BitCount {
         start,
         end,

@@ -91,6 +91,7 @@ async fn add((core, output): Step<'_>, key: &[u8], elements: &[Vec<u8>]) -> Done
         let found = read((&mut *core, output), key).await?;
         let mut is_changed = found.is_none();
         let (mut value, version) = found.unwrap_or_else(|| (HyperLogLog::new(), 0));
+        let mut damage = None;
         for element in elements {
             if value.is_dense() {
                 steps::count(1);
@@ -99,14 +100,24 @@ async fn add((core, output): Step<'_>, key: &[u8], elements: &[Vec<u8>]) -> Done
             }
             steps::count_walked(element.len());
             steps::end_slice(core).await;
-            is_changed |= value.add(element, sparse_max)?;
+            match value.add(element, sparse_max) {
+                Ok(is_raised) => is_changed |= is_raised,
+                Err(found) => {
+                    damage = Some(found);
+                    break;
+                }
+            }
         }
         if !is_changed {
-            return Ok(false);
+            return damage.map_or(Ok(false), |damage| Err(damage.into()));
         }
         value.forget_estimate();
         let stored = store((&mut *core, output), key, (&value, version)).await?;
         if !matches!(stored, PutOutcome::Unmet(_)) {
+            // As Redis, what was added before the damage was found stays.
+            if let Some(damage) = damage {
+                return Err(damage.into());
+            }
             notify((core, output), key, version);
             return Ok(true);
         }

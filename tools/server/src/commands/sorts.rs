@@ -20,7 +20,7 @@ use super::arguments::{integer, is_option};
 use super::sort_values::{Found, LOOKED_UP_AT_ONCE, look_up, read_large};
 use super::sorting::sort;
 use super::trees::{Step, ask, finish, size_of_page, undo};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, read_of};
 use crate::events::classes::EventClasses;
 use crate::long::copy::{hold_next, send_bytes};
 use crate::long::read::LongRead;
@@ -29,6 +29,7 @@ use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
+use crate::texts::Texts;
 use crate::types::element;
 use crate::types::kind::Kind;
 use crate::types::replies::{ReplyKind, error_text};
@@ -44,11 +45,11 @@ type Done<T> = std::result::Result<T, TaskFailure>;
 const NO_NUMBERS: &str = "ERR One or more scores can't be converted into double";
 /// Bytes of the elements of one push.
 const PUSH_BYTES: usize = 16 << 10;
-/// Bytes that an element takes beside its own: where it is kept, where it is allocated, twice while
-/// it is sorted, and its place.
-const BESIDE_ELEMENT: usize = size_of::<Vec<u8>>() + 16 + 2 * size_of::<Item<'_>>() + 4;
+/// Bytes that an element takes beside its own: where it ends, twice while it is sorted, and its
+/// place.
+const BESIDE_ELEMENT: usize = size_of::<usize>() + 2 * size_of::<Item<'_>>() + 4;
 /// Bytes that a value takes beside its own.
-const BESIDE_VALUE: usize = size_of::<Vec<u8>>() + 16;
+const BESIDE_VALUE: usize = 2 * size_of::<usize>();
 /// Bytes that an element takes of a record beside its own.
 const BESIDE_STORED: usize = 2 << 10;
 /// Changes by others after which all is done under the sections of all shards.
@@ -193,7 +194,7 @@ impl Eq for Item<'_> {}
 
 /// The elements of a collection, and the places of those that are replied.
 struct Sorted {
-    elements: Vec<Vec<u8>>,
+    elements: Texts,
     places: Vec<u32>,
     version: Version,
     held: Charge,
@@ -202,7 +203,7 @@ struct Sorted {
 impl Sorted {
     fn element(&self, place: u32) -> &[u8] {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
-        self.elements.get(place).map_or(&[], Vec::as_slice)
+        self.elements.get(place)
     }
 }
 
@@ -221,17 +222,15 @@ async fn length_of(core: &mut Core, key: &[u8]) -> Done<TreeLength> {
     Ok(length)
 }
 
-/// The elements of a page.
-fn of_page(page: &TreePage, tag: u8) -> Vec<Vec<u8>> {
+/// Adds the elements of a page.
+fn add_page(page: &TreePage, tag: u8, elements: &mut Texts) {
     if tag == Kind::List.tag() {
-        page.iter().map(|(_, value)| value.to_vec()).collect()
+        page.iter().for_each(|(_, value)| elements.push(value));
     } else if tag == Kind::Set.tag() {
         let entries = page.iter().filter_map(element::entry_of);
-        entries.map(|(member, _)| member.to_vec()).collect()
+        entries.for_each(|(member, _)| elements.push(member));
     } else {
-        whole(page.scored())
-            .map(|(member, _)| member.to_vec())
-            .collect()
+        whole(page.scored()).for_each(|(member, _)| elements.push(member));
     }
 }
 
@@ -241,8 +240,8 @@ async fn read(
     key: &[u8],
     length: &TreeLength,
     (mut ranks, is_reversed): (std::ops::Range<u64>, bool),
-) -> Done<Vec<Vec<u8>>> {
-    let mut elements = Vec::new();
+) -> Done<Texts> {
+    let mut elements = Texts::default();
     while !ranks.is_empty() {
         let mut tree = core.tree(key).tagged(length.tag).at_version(length.version);
         let page = tree.range_by_rank(ranks.start, ranks.end, is_reversed, u32::MAX);
@@ -251,7 +250,7 @@ async fn read(
         if count == 0 {
             return Err(Error::CollectionVersion { current: 0 }.into());
         }
-        elements.extend(of_page(&page, length.tag));
+        add_page(&page, length.tag, &mut elements);
         if is_reversed {
             ranks.end = ranks.end.saturating_sub(count as u64);
         } else {
@@ -288,7 +287,7 @@ async fn try_make((core, output): Step<'_>, sorting: &Sorting, keeps: bool) -> D
     let count = usize::try_from(length.elements).unwrap_or(usize::MAX);
     let limits = sorting.limits(count);
     let all = 0..length.elements;
-    let is_reversed = stays && sorting.is_descending && length.tag == Kind::SortedSet.tag();
+    let is_reversed = stays && sorting.is_descending && !is_set;
     let ranks = match stays {
         false => all,
         true if is_reversed => {
@@ -303,8 +302,8 @@ async fn try_make((core, output): Step<'_>, sorting: &Sorting, keeps: bool) -> D
     let mut held = output.hold_when_free(core, bytes).await?;
     let step = (&mut *core, output);
     let elements = read(step, &sorting.key, &length, (ranks, is_reversed)).await?;
-    let bytes: usize = elements.iter().map(Vec::len).sum();
-    let bytes = bytes + elements.len() * BESIDE_ELEMENT;
+    // Buffers that grow are up to twice as large.
+    let bytes = 2 * elements.bytes() + elements.len() * BESIDE_ELEMENT;
     if bytes > held.bytes() {
         held.grow_to(bytes)?;
     }
@@ -339,23 +338,25 @@ fn before_zero(text: &[u8]) -> &[u8] {
 async fn order(
     (core, output): Step<'_>,
     sorting: &Sorting,
-    elements: &[Vec<u8>],
+    elements: &Texts,
     is_alphabetic: bool,
     held: &mut Charge,
 ) -> Done<Vec<u32>> {
     let is_stored = sorting.target.is_some();
     let compared = |text| if is_stored { text } else { before_zero(text) };
-    let (mut numbers, mut texts) = (Vec::new(), Vec::new());
+    let (mut numbers, mut texts, mut found_any) = (Vec::new(), Texts::default(), Vec::new());
     if let By::Pattern(pattern) = &sorting.by {
         let (mut bytes, before) = (0, held.bytes());
-        for some in elements.chunks(LOOKED_UP_AT_ONCE) {
-            let some: Vec<_> = some.iter().map(Vec::as_slice).collect();
+        for start in (0..elements.len()).step_by(LOOKED_UP_AT_ONCE) {
+            let end = elements.len().min(start + LOOKED_UP_AT_ONCE);
+            let some: Vec<_> = elements.some(start..end).collect();
             let found = look_up((&mut *core, output), pattern, &some).await?;
             for found in found {
                 let found = whole_of((&mut *core, output), pattern, found).await?;
                 if is_alphabetic {
-                    bytes += BESIDE_VALUE + found.as_ref().map_or(0, Vec::len);
-                    texts.push(found);
+                    bytes += BESIDE_VALUE + 2 * found.as_ref().map_or(0, Vec::len);
+                    found_any.push(found.is_some());
+                    texts.push(&found.unwrap_or_default());
                 } else {
                     let number = found.map_or(Some(0.0), |text| parsed_weight(&text));
                     bytes += size_of::<f64>();
@@ -369,9 +370,12 @@ async fn order(
     }
     let mut items = Vec::with_capacity(elements.len());
     let mut is_number = true;
-    for (place, element) in elements.iter().enumerate() {
+    for (place, element) in elements.some(0..elements.len()).enumerate() {
         let weight = match (&sorting.by, is_alphabetic) {
-            (By::Pattern(_), true) => Weight::Bytes(texts[place].as_deref().map(compared)),
+            (By::Pattern(_), true) => {
+                let text = found_any[place].then(|| texts.get(place));
+                Weight::Bytes(text.map(compared))
+            }
             (By::Pattern(_), false) => Weight::Number(numbers[place]),
             (_, true) => Weight::Bytes(Some(compared(element))),
             (_, false) => match parsed_weight(element) {
@@ -499,13 +503,9 @@ async fn write_found(
 }
 
 /// What patterns name for the elements, nothing as no bytes.
-async fn values(
-    (core, output): Step<'_>,
-    sorting: &Sorting,
-    sorted: &mut Sorted,
-) -> Done<Vec<Vec<u8>>> {
+async fn values((core, output): Step<'_>, sorting: &Sorting, sorted: &mut Sorted) -> Done<Texts> {
     let before = sorted.held.bytes();
-    let (mut values, mut bytes) = (Vec::new(), 0);
+    let (mut values, mut bytes) = (Texts::default(), 0);
     let places = std::mem::take(&mut sorted.places);
     for some in places.chunks(LOOKED_UP_AT_ONCE) {
         let elements: Vec<_> = some.iter().map(|place| sorted.element(*place)).collect();
@@ -518,8 +518,8 @@ async fn values(
                 let found = std::mem::replace(&mut found[place], Found::Nothing);
                 let step = (&mut *core, output);
                 let value = whole_of(step, pattern, found).await?.unwrap_or_default();
-                bytes += value.len() + BESIDE_VALUE;
-                values.push(value);
+                bytes += 2 * value.len() + BESIDE_VALUE;
+                values.push(&value);
             }
         }
         if before + bytes > sorted.held.bytes() {
@@ -545,7 +545,7 @@ async fn store((core, output): Step<'_>, sorting: &Sorting) -> Done<usize> {
             false => Some(values((&mut *core, output), sorting, &mut sorted).await?),
         };
         let all: Vec<&[u8]> = match &made {
-            Some(made) => made.iter().map(Vec::as_slice).collect(),
+            Some(made) => made.some(0..made.len()).collect(),
             None => {
                 let places = sorted.places.iter();
                 places.map(|place| sorted.element(*place)).collect()
@@ -574,7 +574,7 @@ async fn replace((core, output): Step<'_>, target: &[u8], elements: &[&[u8]]) ->
         return Err(text.as_str().into());
     }
     output.note_value(longest);
-    let was_absent = core.inspect(target).await?.is_none();
+    let was_absent = read_of(core.inspect(target).await)?.is_none();
     if elements.is_empty() {
         if !was_absent {
             let deleted = core.delete_if(target, Condition::Always).await?;

@@ -99,6 +99,13 @@ impl FieldStep {
         u32::try_from(window - self.offset % BYTE).unwrap_or(0) - self.of.bits
     }
 
+    /// True if a number is to be set that lies more than 63 bits below the greatest one.
+    fn is_far_below(&self, number: i128) -> bool {
+        let (_, most) = self.of.ends();
+        let is_set = matches!(self.change, FieldChange::Set(_));
+        is_set && self.of.is_signed && self.of.bits < BITS_MAX && most - number > i64::MAX.into()
+    }
+
     /// Reads and changes the field in its bytes. Returns the reply; none if it would overflow.
     pub(crate) fn apply(&self, bytes: &mut [u8; FIELD_BYTES_MAX]) -> Option<i64> {
         let mut window = [0; size_of::<u128>()];
@@ -115,6 +122,9 @@ impl FieldStep {
         let (least, most) = self.of.ends();
         let new = match self.overflow {
             Overflow::Fail if !(least..=most).contains(&number) => return None,
+            // As Redis, for which such a number is too large: its distance to the greatest one has
+            // no 64 bits.
+            Overflow::Saturate if self.is_far_below(number) => most,
             Overflow::Saturate => number.clamp(least, most),
             _ => number,
         };
@@ -197,5 +207,8 @@ mod tests {
         let set = step("u8", 0, FieldChange::Set(-1), Overflow::Saturate);
         assert_eq!(set.apply(&mut bytes), Some(0));
         assert_eq!(bytes[0], 255);
+        let set = step("i8", 0, FieldChange::Set(i64::MIN), Overflow::Saturate);
+        assert_eq!(set.apply(&mut bytes), Some(-1));
+        assert_eq!(bytes[0], 127);
     }
 }

@@ -73,7 +73,8 @@ fn field_steps(writes: bool) -> impl Iterator<Item = String> {
         let offset = format!("#{}", number * 70);
         let step = ["GET".to_owned(), "u63".to_owned(), offset.clone()];
         let write = ["SET", "i64", &offset, "-7"].map(str::to_owned);
-        step.into_iter().chain(write.into_iter().take(if writes { 4 } else { 0 }))
+        step.into_iter()
+            .chain(write.into_iter().take(if writes { 4 } else { 0 }))
     })
 }
 
@@ -199,7 +200,12 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             vec![words(&upper)]
         }
         "bitcount" => vec![of("string"), of("long"), of("long 0 -1 BIT")],
-        "bitpos" => vec![of("string 1"), of("string 0"), of("long 0"), of("long 0 5 -1 BIT")],
+        "bitpos" => vec![
+            of("string 1"),
+            of("string 0"),
+            of("long 0"),
+            of("long 0 5 -1 BIT"),
+        ],
         "bitop" => vec![
             of("NOT combined string"),
             of("AND combined string long"),
@@ -233,7 +239,11 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             of("merged estimate"),
             command("PFMERGE merged", (0..REPEATED).map(|_| "estimate")),
         ],
-        "pfdebug" => vec![of("DECODE another"), of("GETREG estimate"), of("ENCODING merged")],
+        "pfdebug" => vec![
+            of("DECODE another"),
+            of("GETREG estimate"),
+            of("ENCODING merged"),
+        ],
         "pfselftest" => vec![of("").into_iter().take(1).collect()],
         "sort" => vec![
             of("list ALPHA"),
@@ -245,14 +255,20 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             of("list ALPHA STORE made"),
             of("set BY nosort GET m* STORE made"),
             of("longelement ALPHA"),
-            command("SORT other ALPHA LIMIT 0 1000", (0..100).flat_map(|_| ["GET", "m*"])),
+            command(
+                "SORT other ALPHA LIMIT 0 1000",
+                (0..100).flat_map(|_| ["GET", "m*"]),
+            ),
         ],
         "sort_ro" => vec![of("set ALPHA"), of("sorted BY nosort DESC")],
         "geoadd" => vec![
             of("places 1 2 here"),
             command("GEOADD places", coordinates(2_000)),
         ],
-        "geodist" => vec![of("places p0000001 p0000002"), of("sorted m0000001 m0000002 km")],
+        "geodist" => vec![
+            of("places p0000001 p0000002"),
+            of("sorted m0000001 m0000002 km"),
+        ],
         "geohash" | "geopos" => vec![
             of("places p0000001"),
             command(&format!("{upper} places"), names('p', 5_000)),
