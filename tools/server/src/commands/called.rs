@@ -1,6 +1,7 @@
 //! The commands that scripts call: which they may, and of which keys.
 
 use super::arguments::integer;
+use super::named_keys::named_keys;
 use super::subcommand::find_subcommand;
 use super::{Command, find, transactions};
 
@@ -76,28 +77,12 @@ pub(crate) fn called_by_script(words: &[Vec<u8>]) -> std::result::Result<CalledC
     })
 }
 
-/// The keys of a command that words before them name, beside its first one; `None` if it is another.
-fn keys_of_words(command: &Command, words: &[Vec<u8>]) -> Option<CalledKeys> {
-    let is_sort = matches!(command.name, "sort" | "sort_ro");
-    if !is_sort && !matches!(command.name, "georadius" | "georadiusbymember") {
-        return None;
-    }
-    let mut places = vec![1];
-    for (place, pair) in words.windows(2).enumerate().skip(2) {
-        let is = |word: &str| pair[0].eq_ignore_ascii_case(word.as_bytes());
-        if is("store") || is("storedist") {
-            places.push(place + 1);
-        } else if is_sort && (is("by") || is("get")) && pair[1].contains(&b'*') {
-            // A pattern names keys on any core.
-            return Some(CalledKeys::All);
-        }
-    }
-    Some(CalledKeys::At(places))
-}
-
 fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
-    if let Some(keys) = keys_of_words(command, words) {
-        return keys;
+    if let Some(named) = named_keys(command, words.len(), |place| &words[place]) {
+        if named.has_patterns {
+            return CalledKeys::All;
+        }
+        return CalledKeys::At([Some(1), named.target].into_iter().flatten().collect());
     }
     if command.has_keys() {
         return CalledKeys::At(command.key_places(words.len()).collect());

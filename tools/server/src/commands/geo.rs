@@ -8,15 +8,21 @@ use super::trees::{Step, ask, finish};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
 use crate::types::geo::hash::{LATITUDE_MAX, LONGITUDE_MAX, point_of, score_of, text_of};
-use crate::types::geo::{Point, coordinate_text, distance, distance_text};
+use crate::types::geo::point::{Point, coordinate_text, distance, distance_text};
 use crate::types::kind::Kind;
 use crate::types::sorted::member::stored_member;
 use crate::types::sorted::score::{NO_SCORE, parsed_score};
 
 type Result = std::result::Result<Flow, Refusal>;
+
+/// Places that are written before the client must have taken some.
+const WRITTEN_AT_ONCE: usize = 64;
+/// Steps that the text of a place counts as.
+pub(super) const STEPS_A_TEXT: usize = 8;
 
 /// The place that two arguments are.
 pub(super) fn point(longitude: &[u8], latitude: &[u8]) -> std::result::Result<Point, Refusal> {
@@ -155,10 +161,24 @@ fn reply_places(
             }
         };
         output.leave(&mut core);
-        finish(&output, protocol, found, |writer, found| {
-            writer.array(found.len());
-            found.into_iter().for_each(|point| write(writer, point));
-        });
+        let found = match found {
+            Ok(found) => found,
+            Err(failure) => {
+                failure.write(&output, protocol);
+                return core;
+            }
+        };
+        output.write(|bytes| Writer::new(bytes, protocol).array(found.len()));
+        for some in found.chunks(WRITTEN_AT_ONCE) {
+            output.room(&core).await;
+            // The text of a place takes a while.
+            steps::count(STEPS_A_TEXT * some.len());
+            steps::end_slice(&core).await;
+            output.write(|bytes| {
+                let mut writer = Writer::new(bytes, protocol);
+                some.iter().for_each(|point| write(&mut writer, *point));
+            });
+        }
         core
     })
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use farcore::{Core, Error, TreeLength, TreeScoreBound, TreeScoreRange};
 
 use super::arguments::{integer, is_option};
-use super::geo::{places, point, unit, write_point};
+use super::geo::{STEPS_A_TEXT, places, point, unit, write_point};
 use super::sorted_trees::store_all;
 use super::sorting::sort;
 use super::trees::{Step, finish, length_of, size_of_page};
@@ -23,8 +23,8 @@ use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
 use crate::types::geo::area::score_ranges;
 use crate::types::geo::hash::point_of;
+use crate::types::geo::point::{Point, distance_text};
 use crate::types::geo::shape::{Shape, Size};
-use crate::types::geo::{Point, distance_text};
 use crate::types::kind::Kind;
 use crate::types::sorted::reply::whole;
 use crate::types::sorted::score::parsed_score;
@@ -495,7 +495,7 @@ async fn write((core, output): Step<'_>, (wanted, found): (&Wanted, &[Found]), p
         .sum::<usize>();
     for some in found.chunks(WRITTEN_AT_ONCE) {
         output.room(core).await;
-        steps::count(some.len() * (1 + parts));
+        steps::count(some.len() * (1 + parts * STEPS_A_TEXT));
         steps::end_slice(core).await;
         if output.is_gone() {
             return;

@@ -13,9 +13,8 @@ use crate::resp::Writer;
 use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
-use crate::types::hyperloglog::{
-    BYTES_MAX, DENSE_BYTES, Damage, HEADER_BYTES, HyperLogLog, REGISTERS, Registers, estimate_of,
-};
+use crate::types::hyperloglog::layout::{BYTES_MAX, DENSE_BYTES, HEADER_BYTES, REGISTERS};
+use crate::types::hyperloglog::value::{Damage, HyperLogLog, Registers, estimate_of};
 use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -23,6 +22,19 @@ type Done<T> = std::result::Result<T, TaskFailure>;
 
 /// Elements of the test of the implementation.
 const TESTED_ELEMENTS: u64 = 100_000;
+
+/// Bytes of an element that are hashed in a step.
+const HASHED_BYTES: usize = 256;
+/// Bytes of a sparse value that are searched in a step.
+const SEARCHED_BYTES: usize = 128;
+
+/// Steps of the search for a register.
+fn searched_steps(value: &HyperLogLog) -> usize {
+    match value.is_dense() {
+        true => 0,
+        false => value.bytes().len() / SEARCHED_BYTES,
+    }
+}
 
 impl From<Damage> for TaskFailure {
     fn from(damage: Damage) -> Self {
@@ -93,12 +105,7 @@ async fn add((core, output): Step<'_>, key: &[u8], elements: &[Vec<u8>]) -> Done
         let (mut value, version) = found.unwrap_or_else(|| (HyperLogLog::new(), 0));
         let mut damage = None;
         for element in elements {
-            if value.is_dense() {
-                steps::count(1);
-            } else {
-                steps::count_walked(value.bytes().len());
-            }
-            steps::count_walked(element.len());
+            steps::count(1 + element.len() / HASHED_BYTES + searched_steps(&value));
             steps::end_slice(core).await;
             match value.add(element, sparse_max) {
                 Ok(is_raised) => is_changed |= is_raised,
@@ -384,11 +391,7 @@ async fn test(core: &Core) -> std::result::Result<(), &'static str> {
     made.map_err(Damage::text)?;
     let mut checkpoint = 1;
     for number in 1..=TESTED_ELEMENTS {
-        steps::count_walked(if sparse.is_dense() {
-            32
-        } else {
-            sparse.bytes().len()
-        });
+        steps::count(2 + searched_steps(&sparse));
         steps::end_slice(core).await;
         for value in [&mut sparse, &mut dense] {
             let added = value.add(&number.to_le_bytes(), 3000);

@@ -3,6 +3,7 @@
 use super::arguments::{at_most, pattern};
 use super::command::{Subcommand, takes};
 use super::documentation::{self, Documented};
+use super::named_keys::named_keys;
 use super::subcommand::find_subcommand;
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
@@ -343,6 +344,10 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
     }
     if !command.has_keys() {
         return Err("ERR The command has no key arguments".into());
+    }
+    if let Some(named) = named_keys(command, count, |place| call.argument(2 + place)) {
+        let places = [Some(1), named.target].into_iter().flatten();
+        return Ok((places.map(|place| 2 + place).collect(), command));
     }
     let places = command.key_places(count);
     Ok((places.map(|place| 2 + place).collect(), command))

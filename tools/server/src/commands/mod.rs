@@ -42,6 +42,7 @@ mod long_set;
 mod lost_keys;
 mod many_reads;
 mod monitor;
+mod named_keys;
 mod object;
 mod random_key;
 mod renames;

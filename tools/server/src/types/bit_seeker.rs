@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use crate::types::bit_counter::BITS_A_BYTE;
-
 /// Bits of a byte, as places of bits count them.
-const BYTE: u64 = BITS_A_BYTE as u64;
+const BYTE: u64 = 8;
 
 /// What a command seeks, beside the ends of the part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,7 +126,6 @@ pub(crate) fn bit_place(value: &[u8], start: i64, end: i64, sought: Sought) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::replies::range;
 
     #[test]
     fn bits_are_found_as_one_by_one() {
@@ -149,9 +146,11 @@ mod tests {
                         };
                         // Unlike a range of bytes, it is not empty if both count from the end.
                         let from_start = |place: i64| if place < 0 { place + 32 } else { place };
-                        let bits = range(from_start(start).max(0), from_start(end).max(0), 32);
-                        let expected = bits.clone().find(|&at| bit(at) == is_set);
-                        let expected = expected.map_or(-1, |at| at as i64);
+                        let last = from_start(end).max(0).min(31);
+                        let mut bits = from_start(start).max(0)..=last;
+                        let place = |at: i64| usize::try_from(at).unwrap();
+                        let expected = bits.find(|&at| bit(place(at)) == is_set);
+                        let expected = expected.unwrap_or(-1);
                         let seen = bit_place(value, start, end, sought);
                         assert_eq!(seen, expected, "{value:?} {start} to {end}: {is_set}");
                     }

@@ -1,8 +1,8 @@
 //! The boxes of the map whose scores a search reads: that of the centre and those around it, as far
 //! as the shape reaches them.
 
-use super::hash::{GeoBox, STEPS_MAX};
-use super::shape::Shape;
+use crate::types::geo::hash::{GeoBox, STEPS_MAX};
+use crate::types::geo::shape::Shape;
 
 /// Half of the length of the equator on the map, in metres.
 const MERCATOR_MAX_M: f64 = 20_037_726.37;
@@ -81,9 +81,10 @@ pub(crate) fn score_ranges(shape: &Shape) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::Size;
-    use super::super::{Point, hash};
     use super::*;
+    use crate::types::geo::hash;
+    use crate::types::geo::point::Point;
+    use crate::types::geo::shape::Size;
 
     #[test]
     fn all_places_of_a_shape_are_in_its_ranges() {

@@ -5,7 +5,7 @@
 //!       long  lat         long  lat
 //! ```
 
-use super::Point;
+use crate::types::geo::point::Point;
 
 /// Halvings of each range in a score.
 pub(super) const STEPS_MAX: u32 = 26;
@@ -180,6 +180,7 @@ pub(crate) fn text_of(point: Point) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::geo::point::{coordinate_text, distance, distance_text};
 
     #[test]
     fn bits_are_spread_and_gathered() {
@@ -207,6 +208,23 @@ mod tests {
         let last = GeoBox { bits: 0, steps: 1 }.beside(-1, -1);
         assert_eq!(last.bits, 0b11);
         assert_eq!(here.scores().1 - here.scores().0, f64::powi(2.0, 52 - 16));
+    }
+
+    #[test]
+    fn distances_are_those_of_redis() {
+        let place = |longitude, latitude| {
+            point_of(score_of(Point {
+                longitude,
+                latitude,
+            }))
+        };
+        let (palermo, catania) = (place(13.361_389, 38.115_556), place(15.087_269, 37.502_669));
+        assert_eq!(distance_text(distance(palermo, catania)), "166274.1516");
+        assert_eq!(coordinate_text(palermo.longitude), "13.36138933897018433");
+        assert_eq!(text_of(palermo), "sqc8b49rny0");
+        assert_eq!(distance_text(0.0), "0.0000");
+        assert_eq!(coordinate_text(-0.0), "0");
+        assert_eq!(coordinate_text(2.5), "2.5");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is searched: all places within a circle or a box around a centre.
 
-use super::{EARTH_RADIUS_M, Point, RADIANS, distance, latitude_distance};
+use crate::types::geo::point::{EARTH_RADIUS_M, Point, RADIANS, distance, latitude_distance};
 
 /// A shape, in the client's unit.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,12 +1,8 @@
 //! Registers of 6 bits each, one behind the other, the lowest bit first.
 
-use super::REGISTERS;
+use crate::types::hyperloglog::layout::{DENSE_BITS as BITS, REGISTERS};
 
-/// Bits of a register.
-const BITS: usize = 6;
 const MASK: u16 = (1 << BITS) - 1;
-/// Bytes of all registers.
-pub(super) const BYTES: usize = REGISTERS * BITS / 8;
 
 /// The byte in which a register begins, and the bit there.
 fn place(register: usize) -> (usize, usize) {

@@ -1,6 +1,6 @@
 //! The estimate from how many registers have each number.
 
-use super::{REGISTER_BITS, REGISTERS};
+use crate::types::hyperloglog::layout::{REGISTER_BITS, REGISTERS};
 
 /// The greatest number of a register that counts, less one.
 const NUMBERS: usize = (u64::BITS - REGISTER_BITS) as usize;

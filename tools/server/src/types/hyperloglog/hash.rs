@@ -2,7 +2,7 @@
 //!
 //! Source: Austin Appleby's MurmurHash2 for 64-bit machines, which is in the public domain.
 
-use super::{REGISTER_BITS, REGISTERS};
+use crate::types::hyperloglog::layout::{REGISTER_BITS, REGISTERS};
 
 const SEED: u64 = 0xadc8_3b19;
 const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;

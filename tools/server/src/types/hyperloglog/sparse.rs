@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use super::{HEADER_BYTES, REGISTERS};
+use crate::types::hyperloglog::layout::{HEADER_BYTES, REGISTERS};
 
 /// Zeros of the shorter kind of run, at most.
 const SHORT_ZEROS_MAX: usize = 64;

@@ -1,6 +1,9 @@
 //! Values against a model of plain registers, and damaged ones.
 
-use super::*;
+use super::hash;
+use super::layout::*;
+use super::sparse::Place;
+use super::value::*;
 
 const SPARSE_MAX: usize = 3000;
 
