@@ -78,8 +78,8 @@ mod tests {
         }
         let mut pushed = Texts::default();
         all.iter().for_each(|text| pushed.push(text));
-        for place in 0..4 {
-            assert_eq!(pushed.get(place), all[place]);
+        for (place, text) in all.into_iter().enumerate() {
+            assert_eq!(pushed.get(place), text);
         }
         assert_eq!((pushed.get(4), pushed.bytes()), (&[][..], 24));
     }

@@ -206,6 +206,31 @@ fn shape(random: &mut Random) -> String {
     }
 }
 
+/// A search whose result is stored.
+fn stored(random: &mut Random, key: &str) -> String {
+    match random.below(3) {
+        0 => format!(
+            "geosearchstore r1 {key}{}{}",
+            shape(random),
+            options(random, true)
+        ),
+        1 => format!(
+            "georadius {key} {} {} {} {}{} {} r1",
+            coordinate(random, 180.0),
+            coordinate(random, 85.0),
+            size(random),
+            unit(random),
+            options(random, true),
+            pick(random, &["store", "storedist"])
+        ),
+        _ => format!(
+            "geosearchstore r1 {key}{}{} storedist",
+            shape(random),
+            options(random, true)
+        ),
+    }
+}
+
 fn draw(random: &mut Random, number: usize) -> Vec<Vec<u8>> {
     if number % 3_000 == 2_999 {
         return arguments(pick(random, &["del g1", "del g2"]));
@@ -254,27 +279,7 @@ fn draw(random: &mut Random, number: usize) -> Vec<Vec<u8>> {
             options(random, false)
         ),
         10 | 11 => format!("geosearch {key}{}{}", shape(random), options(random, false)),
-        12 => match random.below(3) {
-            0 => format!(
-                "geosearchstore r1 {key}{}{}",
-                shape(random),
-                options(random, true)
-            ),
-            1 => format!(
-                "georadius {key} {} {} {} {}{} {} r1",
-                coordinate(random, 180.0),
-                coordinate(random, 85.0),
-                size(random),
-                unit(random),
-                options(random, true),
-                pick(random, &["store", "storedist"])
-            ),
-            _ => format!(
-                "geosearchstore r1 {key}{}{} storedist",
-                shape(random),
-                options(random, true)
-            ),
-        },
+        12 => stored(random, key),
         _ => match random.below(8) {
             0 => format!(
                 "zadd g1 {} odd",

@@ -98,7 +98,7 @@ impl Changed<'_> {
             window[..part.len()].copy_from_slice(&part);
         }
         for (at, byte) in self.over.range(first..end) {
-            if let Some(place) = usize::try_from(at - first).ok() {
+            if let Ok(place) = usize::try_from(at - first) {
                 window[place] = *byte;
             }
         }

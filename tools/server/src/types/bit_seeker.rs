@@ -146,7 +146,7 @@ mod tests {
                         };
                         // Unlike a range of bytes, it is not empty if both count from the end.
                         let from_start = |place: i64| if place < 0 { place + 32 } else { place };
-                        let last = from_start(end).max(0).min(31);
+                        let last = from_start(end).clamp(0, 31);
                         let mut bits = from_start(start).max(0)..=last;
                         let place = |at: i64| usize::try_from(at).unwrap();
                         let expected = bits.find(|&at| bit(place(at)) == is_set);
