@@ -1,6 +1,7 @@
 //! `COMMAND`: what clients learn about the commands.
 
 use super::arguments::{at_most, pattern};
+use super::catalogue::categories;
 use super::command::{Subcommand, takes};
 use super::documentation::{self, Documented};
 use super::subcommand::find_subcommand;
@@ -27,57 +28,6 @@ pub(super) const COMMAND: &[Subcommand] = &[
     Subcommand::new("list", -2, list),
 ];
 
-/// The categories that commands have, as Redis names them.
-pub(super) const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-/// The categories of a command.
-pub(super) fn categories(command: &Command) -> Vec<&'static str> {
-    let has = |flag| command.has_flag(flag);
-    let mut categories = Vec::new();
-    for (flag, category) in [("write", "write"), ("readonly", "read")] {
-        if has(flag) {
-            categories.push(category);
-        }
-    }
-    categories.extend(match documentation::find(command.name).group {
-        "generic" => Some("keyspace"),
-        "transactions" => Some("transaction"),
-        "server" => None,
-        "sorted-set" => Some("sortedset"),
-        group => CATEGORIES.iter().find(|one| **one == group).copied(),
-    });
-    if has("admin") {
-        categories.extend(["admin", "dangerous"]);
-    }
-    if has("blocking") {
-        categories.push("blocking");
-    }
-    categories.push(if has("fast") { "fast" } else { "slow" });
-    categories
-}
-
 /// Writes what Redis says of a command.
 fn describe(writer: &mut Writer<'_>, command: &Command) {
     let flags: Vec<_> = command.flags.split_whitespace().collect();
@@ -102,7 +52,7 @@ fn describe_as(
     for place in [first, last, step] {
         writer.integer(place);
     }
-    let categories = categories(command);
+    let categories = categories(name);
     writer.set(categories.len());
     for category in categories {
         writer.simple(&format!("@{category}"));
@@ -287,7 +237,7 @@ fn is_listed(call: &Call<'_>, command: &Command) -> std::result::Result<bool, Re
         b"module" => Ok(false),
         b"aclcat" => {
             let has = |category: &&str| category.as_bytes().eq_ignore_ascii_case(wanted);
-            Ok(categories(command).iter().any(has))
+            Ok(categories(command.name).iter().any(has))
         }
         b"pattern" => Ok(glob::matches(pattern(wanted)?, command.name.as_bytes())),
         _ => Err(SYNTAX.into()),

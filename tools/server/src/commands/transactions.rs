@@ -9,7 +9,7 @@ use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::arguments::is_option;
-use super::{Call, Command, Flow, Refusal, find, scripts, subcommand};
+use super::{Call, Command, Flow, Refusal, find, pausing, scripts, subcommand};
 use crate::cores::shared::Shared;
 use crate::events::key_events::KeyEvent;
 use crate::exec::plan::Plan;
@@ -56,6 +56,7 @@ const CONFIRMING: &[&str] = &[
 const HARMLESS: &[&str] = &["echo", "ping", "unwatch"];
 /// Commands without keys that touch no shard.
 const WITHOUT_SHARD: &[&str] = &[
+    "acl",
     "client",
     "command",
     "config",
@@ -232,6 +233,7 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         return Err(refusal);
     }
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
+    let is_of_writes = pausing::is_of_writes(call, command);
     if call.connection.sent_parts.take().is_none() {
         let growth = call
             .connection
@@ -261,6 +263,7 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         steps::count_walked(queue.bytes.len().saturating_sub(before));
         if added == Added::Whole {
             queue.needs_memory |= command.needs_memory;
+            queue.is_of_writes |= is_of_writes;
             if command.writes {
                 queue.writes_end = queue.bytes.len();
             }
@@ -502,7 +505,8 @@ pub(super) fn touches_no_shard(command: &Command) -> bool {
 
 /// The requests that queued commands make; `None` if they cannot be carried out at once.
 fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
-    if queue.bytes.len() > PLANNED_BYTES_MAX {
+    // Whether each is allowed is looked at when it is replayed.
+    if queue.bytes.len() > PLANNED_BYTES_MAX || !call.connection.user.may_all() {
         return None;
     }
     let classes = call.serving.shared.event_classes.load();

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -36,6 +37,7 @@ use crate::memory::Account;
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::steps;
 use crate::types::replies::ReplyKind;
+use crate::users::of_core::CoreUser;
 use crate::waits::parked::Parked;
 
 /// Pending replies for which an idle connection keeps room.
@@ -109,6 +111,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
+    /// Whose rights it has.
+    pub(crate) user: Rc<CoreUser>,
     pub(crate) is_authenticated: bool,
     /// It is counted among the unauthenticated ones; `None` of a client.
     pub(crate) stay: Option<Box<Stay>>,
@@ -181,6 +185,8 @@ pub(crate) struct Connection {
     pub(crate) is_blocked: bool,
     /// The wait of the command that runs, if it may wait.
     pub(crate) parked: Option<Box<Parked>>,
+    /// Its next command waits for the end of a pause.
+    pub(crate) is_paused: bool,
     /// It sees the commands of all clients.
     pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
@@ -213,7 +219,7 @@ impl Connection {
         socket: TcpStream,
         peer: SocketAddr,
         (id, account): (u64, Account),
-        is_authenticated: bool,
+        (user, is_authenticated): (Rc<CoreUser>, bool),
     ) -> Self {
         Self {
             socket,
@@ -221,6 +227,7 @@ impl Connection {
             peer,
             id,
             protocol: Protocol::Resp2,
+            user,
             is_authenticated,
             stay: None,
             guesses: Guesses::default(),
@@ -259,6 +266,7 @@ impl Connection {
             subscribed: None,
             is_blocked: false,
             parked: None,
+            is_paused: false,
             is_monitor: false,
             is_closing: false,
             is_gone: false,

@@ -8,6 +8,9 @@ impl Connection {
     /// True if a filter means its client.
     pub(crate) fn is_meant(&self, filter: &ClientFilter) -> bool {
         filter.has(self.id, self.peer, || self.local_address())
+            && (filter.user.as_ref()).is_none_or(|user| self.user.now().name == *user)
+            && (!filter.is_of_removed || self.user.is_removed())
+            && (filter.channels_left.as_ref()).is_none_or(|left| self.has_channel_beyond(left))
     }
 }
 
@@ -24,7 +27,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
     let flags = [
         (connection.is_restricted(), 'P'),
         (queued.is_some(), 'x'),
-        (is_waiting, 'b'),
+        (is_waiting || connection.is_paused, 'b'),
     ];
     let mut flags: String = (flags.into_iter().filter(|(is_set, _)| *is_set))
         .map(|(_, letter)| letter)
@@ -33,7 +36,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         flags.push('N');
     }
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         connection.id,
         connection.peer,
         connection.local_address(),
@@ -50,6 +53,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         connection.output_bytes(),
         connection.account.held(),
         connection.last_command,
+        text(&connection.user.now().name),
         if connection.protocol == Protocol::Resp3 {
             3
         } else {

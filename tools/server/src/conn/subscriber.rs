@@ -14,6 +14,12 @@ impl Connection {
         subscribed.map_or([0; 3], |subscribed| subscribed.counts())
     }
 
+    /// True if it has subscribed to a channel that patterns do not allow.
+    pub(crate) fn has_channel_beyond(&self, allowed: &[Vec<u8>]) -> bool {
+        let subscribed = self.subscribed.as_ref();
+        subscribed.is_some_and(|subscribed| subscribed.has_beyond(allowed))
+    }
+
     /// True if it may only run commands of channels: replies and messages look alike in RESP2.
     pub(crate) fn is_restricted(&self) -> bool {
         self.protocol == Protocol::Resp2 && self.subscription_counts() != [0; 3]

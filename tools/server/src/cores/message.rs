@@ -15,6 +15,7 @@ use crate::events::publication::{NamesPage, Publication, Topic};
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowCommand;
 use crate::texts::Texts;
+use crate::users::denials::Denial;
 use crate::waits::key_queues::{Awaited, Served, WaitEnd, Waiter};
 
 /// A connection that was accepted.
@@ -23,6 +24,8 @@ pub(crate) struct Arrival {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) is_encrypted: bool,
+    /// It is counted among those that have something to prove.
+    pub(crate) is_unauthenticated: bool,
     /// There was no place for it: one that has not authenticated makes room.
     pub(crate) is_above_limit: bool,
 }
@@ -109,6 +112,12 @@ pub(crate) enum Question {
         places: Range<usize>,
         answers: Answers<Vec<usize>>,
     },
+    /// Look at the newest users.
+    RenewUsers(Answers<()>),
+    /// The newest refusals, this many at most?
+    Denials(usize, Answers<Vec<Denial>>),
+    /// Forget refusals.
+    ClearDenials(Answers<()>),
     /// The lines of `CLIENT LIST` of clients from a number on, with their identities.
     DescribeClients {
         start: usize,

@@ -21,7 +21,17 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let cap = shared.reporter.stats().local_cap_bytes;
     let cap = shared.memory_limit.bytes().unwrap_or(cap);
     let slow = &shared.slow;
+    let file = options.acl_file.as_ref();
+    let file = file.map_or_else(String::new, |file| file.display().to_string());
+    let channels = if shared.users.defaults().has_all_channels {
+        "allchannels"
+    } else {
+        "resetchannels"
+    };
     let mut settings = vec![
+        ("aclfile", file),
+        ("acllog-max-len", shared.users.denials_kept().to_string()),
+        ("acl-pubsub-default", channels.to_owned()),
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("latency-monitor-threshold", "0".to_owned()),
@@ -234,13 +244,14 @@ fn server(gathered: &Gathering<'_>, text: &mut String) {
 fn clients(gathered: &Gathering<'_>, text: &mut String) {
     let shared = gathered.shared;
     let connected = shared.connected.load(Ordering::Relaxed) as u64;
+    let paused = shared.pause.waiting.load(Ordering::Relaxed);
     lines(
         text,
         &[
             ("connected_clients", connected),
             ("cluster_connections", 0),
             ("maxclients", shared.options.clients_max as u64),
-            ("blocked_clients", shared.waiting.clients() as u64),
+            ("blocked_clients", (shared.waiting.clients() + paused) as u64),
             ("tracking_clients", 0),
             (
                 "unauthenticated_clients",

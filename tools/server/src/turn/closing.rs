@@ -40,6 +40,7 @@ impl Serving {
             self.scripts.running.retain(|running| *running != number);
             connection.drop_buffers();
             self.end_stay(&mut connection);
+            self.forget_pause(&mut connection);
             self.forget_delay(number, &mut connection);
         }
         self.forget_subscriptions(number, &mut connection);

@@ -67,6 +67,7 @@ impl Serving {
                     break;
                 }
             }
+            self.pause_turn();
             let messages = self.shared.cores[self.place].message_count();
             let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
@@ -168,6 +169,7 @@ impl Serving {
         let deadlines = [
             self.parking.next_deadline_ms(),
             self.delays.next_ms(),
+            self.pause_end_ms(),
             self.arrivals.next_ms(self.now_ms),
             stop_ms,
         ];

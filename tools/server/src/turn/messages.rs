@@ -100,6 +100,15 @@ impl Serving {
                 places,
                 answers,
             } => answers.put(self.subscriptions.counts(topic, names.some(places))),
+            Question::RenewUsers(answers) => {
+                self.users.renew(&self.shared.users);
+                answers.put(());
+            }
+            Question::Denials(count, answers) => answers.put(self.denials.newest(count)),
+            Question::ClearDenials(answers) => {
+                self.denials.clear();
+                answers.put(());
+            }
             Question::DescribeClients {
                 start,
                 filter,

@@ -17,6 +17,7 @@ pub(crate) mod evicting;
 pub(crate) mod messages;
 pub(crate) mod monitoring;
 pub(crate) mod password_delays;
+pub(crate) mod pausing;
 pub(crate) mod receiving;
 pub(crate) mod removal_turns;
 pub(crate) mod replaying;

@@ -83,7 +83,14 @@ impl Serving {
                     } else {
                         Protocol::Resp2
                     };
-                    self.called(core, run, &words)
+                    let is_free = connection.user.may_all();
+                    let denied = (!is_free)
+                        .then(|| commands::refused_in_script(self, connection, &words))
+                        .flatten();
+                    let Some(run) = &mut connection.script else {
+                        return true;
+                    };
+                    self.called(core, run, &words, denied)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -108,7 +115,9 @@ impl Serving {
                     return true;
                 }
             };
-            run.next = Some(next);
+            if let Some(run) = &mut connection.script {
+                run.next = Some(next);
+            }
             if steps::is_slice_over() {
                 self.list(number, connection);
                 return false;
@@ -178,9 +187,15 @@ impl Serving {
     }
 
     /// What follows from a command that a script calls.
-    fn called(&mut self, core: &Core, run: &mut ScriptRun, words: &[Vec<u8>]) -> Next {
+    fn called(
+        &mut self,
+        core: &Core,
+        run: &mut ScriptRun,
+        words: &[Vec<u8>],
+        denied: Option<String>,
+    ) -> Next {
         let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
-        match self.admit_called(core, run, words) {
+        match self.admit_called(core, run, words, denied) {
             Ok(writes) => run.has_written |= writes,
             Err(text) => {
                 let command = words.first().and_then(|name| commands::find(name));
@@ -212,8 +227,12 @@ impl Serving {
         core: &Core,
         run: &ScriptRun,
         words: &[Vec<u8>],
+        denied: Option<String>,
     ) -> Result<bool, String> {
         let called = commands::called_by_script(words)?;
+        if let Some(denied) = denied {
+            return Err(denied);
+        }
         if called.writes && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }

@@ -190,6 +190,8 @@ impl Serving {
             return self.put_back(number, connection);
         }
         connection.end_task();
+        // Its last command has removed its user.
+        connection.is_closing |= connection.user.is_removed() && !connection.is_executing();
         connection.send_deferred();
         if let Some(stream) = connection.stream.take() {
             stream.end();
