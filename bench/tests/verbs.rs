@@ -100,11 +100,11 @@ fn contest(scheme: &str, sizes: &str) {
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_cm() {
-    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 12MiB");
+    contest("rdma", "--cores 0,1 --keys-per-core 112000 --local 16MiB");
 }
 
 #[test]
 #[ignore = "needs an RDMA device: cargo xtask lab test"]
 fn every_value_of_a_contest_is_right_by_exchange() {
-    contest("rdma+tcp", "--cores 0 --keys-per-core 112000 --local 6MiB");
+    contest("rdma+tcp", "--cores 0 --keys-per-core 112000 --local 8MiB");
 }

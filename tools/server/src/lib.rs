@@ -32,6 +32,7 @@ mod by_hand;
 mod commands;
 mod conn;
 mod cores;
+mod databases;
 mod events;
 mod exec;
 mod figures;

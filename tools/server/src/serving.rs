@@ -87,6 +87,8 @@ pub(crate) struct Serving {
     /// Where encrypted bytes are opened.
     pub(crate) opened: Vec<u8>,
     pub(crate) arguments: Arguments,
+    /// Where a command's arguments with its keys as they are stored are made, empty between commands.
+    pub(crate) replaced_keys: Arguments,
     /// Where keys of elements are made, empty between commands.
     pub(crate) elements: ElementKeys,
     pub(crate) limits: Limits,
@@ -183,6 +185,7 @@ impl Serving {
             received: vec![0; RECEIVE_BYTES],
             opened: Vec::new(),
             arguments: Arguments::default(),
+            replaced_keys: Arguments::default(),
             elements: ElementKeys::default(),
             tasks: Tasks::default(),
             users,

@@ -1,24 +1,9 @@
-//! Words of clients: keys as they are stored and shown, and numbers as Redis takes them.
-
-/// What stands for the empty key, which the engine does not take.
-const EMPTY_KEY: &[u8] = b"\0farcore:the empty key";
+//! Words of clients: numbers as Redis takes them.
 
 /// A text that is no number, as Redis says it.
 pub(crate) const NO_FLOAT: &str = "ERR value is not a valid float";
 /// A text that is no integer, as Redis says it.
 pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
-
-/// The key under which a client's key is stored.
-#[inline]
-pub(crate) fn stored_key(key: &[u8]) -> &[u8] {
-    if key.is_empty() { EMPTY_KEY } else { key }
-}
-
-/// A client's key from the one under which it is stored.
-#[inline]
-pub(crate) fn shown_key(key: &[u8]) -> &[u8] {
-    if key == EMPTY_KEY { b"" } else { key }
-}
 
 /// The integer that a text is, as Redis takes it: no sign but `-`, no leading zeros, no blanks.
 pub(crate) fn parsed_integer(text: &[u8]) -> Option<i64> {
@@ -70,14 +55,6 @@ mod tests {
             "x",
         ] {
             assert_eq!(parsed_integer(text.as_bytes()), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_empty_key_is_stored_under_another_and_shown_as_it_is() {
-        for key in [&b""[..], b"k", b"\0"] {
-            assert!(!stored_key(key).is_empty());
-            assert_eq!(shown_key(stored_key(key)), key);
         }
     }
 }

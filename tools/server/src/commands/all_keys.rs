@@ -10,14 +10,16 @@ use farcore::{Core, Cursor};
 use super::arguments::pattern;
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal};
+use crate::databases::Database;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::error_text;
 
 pub(super) fn keys(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     let pattern = pattern(call.argument(1))?.to_vec();
+    let database = call.database_among_several();
     Ok(call.task(move |mut core, output, protocol| async move {
-        if let Err(error) = list(&mut core, &pattern, &output, protocol).await {
+        if let Err(error) = list(&mut core, (database, &pattern), &output, protocol).await {
             output.write(|bytes| Writer::new(bytes, protocol).error(&error_text(&error)));
         }
         core
@@ -27,12 +29,12 @@ pub(super) fn keys(call: &mut Call<'_>) -> Result<Flow, Refusal> {
 /// Lists all keys; an error comes before anything is written.
 async fn list(
     core: &mut Core,
-    pattern: &[u8],
+    (database, pattern): (Option<Database>, &[u8]),
     output: &TaskOutput,
     protocol: Protocol,
 ) -> farcore::Result<()> {
     let mut names = Some(Names::new(output));
-    let mut walk = Walk::new(Cursor::START, Some(pattern), None);
+    let mut walk = Walk::new(Cursor::START, database, Some(pattern), None);
     let mut count = 0_usize;
     while let Some(page) = walk.step(core, usize::MAX).await?
         && !output.is_gone()
@@ -45,7 +47,7 @@ async fn list(
     output.write(|bytes| Writer::new(bytes, protocol).array(count));
     let write = |name: &[u8]| output.write(|bytes| Writer::new(bytes, protocol).bulk(name));
     let Some(names) = names else {
-        list_again(core, pattern, count, output, write).await;
+        list_again(core, (database, pattern), count, output, write).await;
         return Ok(());
     };
     for name in names.iter() {
@@ -58,12 +60,12 @@ async fn list(
 /// Lists `count` keys by a second pass.
 async fn list_again(
     core: &mut Core,
-    pattern: &[u8],
+    (database, pattern): (Option<Database>, &[u8]),
     count: usize,
     output: &TaskOutput,
     write: impl Fn(&[u8]),
 ) {
-    let mut walk = Walk::new(Cursor::START, Some(pattern), None);
+    let mut walk = Walk::new(Cursor::START, database, Some(pattern), None);
     let (mut written, mut last) = (0, Vec::new());
     while written < count && !output.is_gone() {
         output.room(core).await;

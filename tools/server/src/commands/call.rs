@@ -13,6 +13,7 @@ use super::{Command, Flow};
 use crate::conn::connection::{Connection, Pending};
 use crate::conn::joined_reply::{JoinedReply, JoinedReplyKind};
 use crate::conn::reply_token::Token;
+use crate::databases::Database;
 use crate::exec::plan::Plan;
 use crate::figures::slow_log;
 use crate::figures::slow_log::Measured;
@@ -26,7 +27,6 @@ use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
 use crate::waits::readiness::Readiness;
-use crate::words::stored_key;
 
 /// Bytes that a copy of an argument takes beside its own.
 pub(super) const BESIDE_ARGUMENT: usize = size_of::<Vec<u8>>() + 24;
@@ -38,8 +38,11 @@ pub(crate) struct Call<'a> {
     pub(crate) connection: &'a mut Connection,
     /// The connection's number.
     pub(crate) number: usize,
+    /// Its keys among them are as they are stored, once it runs.
     pub(crate) arguments: &'a Arguments,
     pub(crate) input: &'a [u8],
+    /// The arguments as they were typed, if some of them are not stored so.
+    pub(crate) typed: Option<&'a Arguments>,
     /// It may write, so a task of it is done though its client is gone.
     pub(crate) writes: bool,
     /// Takes requests and replies, if the command is only planned.
@@ -78,9 +81,16 @@ impl<'a> Call<'a> {
         Flow::Done
     }
 
-    /// All arguments, the command's name among them.
-    fn all(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        self.arguments.iter(self.input)
+    /// All arguments as they were typed, the command's name among them.
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.typed.unwrap_or(self.arguments).iter(self.input)
+    }
+
+    /// The database of the connection.
+    #[inline]
+    pub(crate) fn database(&self) -> Database {
+        let number = self.connection.database;
+        self.serving.shared.databases.of(number)
     }
 
     /// Replies `OK`.
@@ -190,8 +200,8 @@ impl<'a> Call<'a> {
             return self.must_wait_for_many_keys(command, notes);
         }
         let (arguments, input) = (self.arguments, self.input);
-        let places = command.key_places(self.count());
-        let keys = places.map(|place| stored_key(arguments.get(place, input)));
+        let places = command.keys_in(self.count(), |place| arguments.get(place, input));
+        let keys = places.iter().map(|place| arguments.get(place, input));
         let under_way = &mut self.connection.keys_under_way;
         if let Some(under_way) = under_way
             && keys.clone().any(|key| under_way.hold(key, command.writes))

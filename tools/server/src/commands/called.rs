@@ -1,6 +1,6 @@
 //! The commands that scripts call: which they may, and of which keys.
 
-use super::arguments::integer;
+use super::key_places::{KeyPlaces, MoreKeys};
 use super::subcommand::find_subcommand;
 use super::{Command, find, transactions};
 
@@ -30,7 +30,7 @@ const NOT_CALLED: &[&str] = &[
 #[derive(Debug)]
 pub(crate) enum CalledKeys {
     /// Its words at these places.
-    At(Vec<usize>),
+    At(KeyPlaces),
     /// It is about all keys.
     All,
 }
@@ -77,28 +77,12 @@ pub(crate) fn called_by_script(words: &[Vec<u8>]) -> std::result::Result<CalledC
 }
 
 fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
-    if command.has_keys() {
-        return CalledKeys::At(command.key_places(words.len()).collect());
+    let places = command.keys_in(words.len(), |place| &words[place]);
+    let is_about_all = places.is_empty()
+        && command.more_keys == MoreKeys::None
+        && !transactions::touches_no_shard(command);
+    if is_about_all {
+        return CalledKeys::All;
     }
-    let counted = match command.name {
-        "blmpop" => Some(2),
-        "lmpop" | "sintercard" => Some(1),
-        _ => None,
-    };
-    if let Some(at) = counted {
-        let count = words.get(at).and_then(|word| integer(word).ok());
-        let count = count
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(0);
-        let end = words.len().min((at + 1).saturating_add(count));
-        return CalledKeys::At((at + 1..end).collect());
-    }
-    let subcommand = words
-        .get(1)
-        .and_then(|word| find_subcommand(command.subcommands, word));
-    match subcommand {
-        Some(subcommand) if subcommand.key > 0 => CalledKeys::At(vec![subcommand.key]),
-        _ if transactions::touches_no_shard(command) => CalledKeys::At(Vec::new()),
-        _ => CalledKeys::All,
-    }
+    CalledKeys::At(places)
 }

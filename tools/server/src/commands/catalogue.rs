@@ -5,16 +5,35 @@ use std::sync::LazyLock;
 
 use super::COMMANDS;
 use crate::users::catalogue::Catalogue;
+use crate::users::selector::Access;
 
-/// The categories of Redis's commands and subcommands, as its `COMMAND INFO` says, and of those
-/// that Redis does not have: the full name, then the categories, with a tab between.
-const TEXT: &str = include_str!("categories.txt");
+/// What rules of users concern of Redis's commands and subcommands, as its `COMMAND INFO` says, and
+/// of those that Redis does not have, with tabs between: the full name, the categories, and the uses
+/// of keys, of which the last one is that of all further keys: `r` reads, `w` writes, `-` neither.
+const TEXT: &str = include_str!("rights.txt");
 
-static CATEGORIES: LazyLock<HashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
-    (TEXT.lines())
-        .filter_map(|line| line.split_once('\t'))
-        .map(|(name, categories)| (name, categories.split(' ').collect()))
-        .collect()
+/// The categories of a command, and how it uses its keys.
+struct Line {
+    categories: Vec<&'static str>,
+    uses: Vec<Access>,
+}
+
+static LINES: LazyLock<HashMap<&str, Line>> = LazyLock::new(|| {
+    let line = |text: &'static str| {
+        let mut columns = text.split('\t');
+        let (name, categories) = (columns.next()?, columns.next()?);
+        let uses = columns.next().unwrap_or_default().split_whitespace();
+        let uses = uses.map(|one| Access {
+            reads: one.contains('r'),
+            writes: one.contains('w'),
+        });
+        let line = Line {
+            categories: categories.split(' ').collect(),
+            uses: uses.collect(),
+        };
+        Some((name, line))
+    };
+    TEXT.lines().filter_map(line).collect()
 });
 
 /// Commands that look at their second word themselves.
@@ -43,9 +62,14 @@ pub(crate) static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
 
 /// The categories of a command, or of a subcommand as `command|word`.
 pub(super) fn categories(name: &str) -> &'static [&'static str] {
-    let command = || CATEGORIES.get(name.split('|').next().unwrap_or(name));
-    let found = CATEGORIES.get(name).or_else(command);
-    found.map_or(&[], |found| &found[..])
+    let command = || LINES.get(name.split('|').next().unwrap_or(name));
+    let found = LINES.get(name).or_else(command);
+    found.map_or(&[], |found| &found.categories)
+}
+
+/// How a command uses its keys, in their order; the last use is that of all further keys.
+pub(super) fn uses(name: &str) -> &'static [Access] {
+    LINES.get(name).map_or(&[], |found| &found.uses)
 }
 
 #[cfg(test)]
@@ -57,9 +81,9 @@ mod tests {
     fn every_command_and_subcommand_has_categories_that_exist() {
         for entry in &CATALOGUE.entries {
             // A subcommand that is not Redis's has those of its command.
-            assert!(entry.categories != 0, "categories.txt lacks {}", entry.name);
+            assert!(entry.categories != 0, "rights.txt lacks {}", entry.name);
         }
-        for category in CATEGORIES.values().flatten() {
+        for category in LINES.values().flat_map(|line| &line.categories) {
             assert!(catalogue::category(category.as_bytes()).is_some());
         }
         let names: Vec<_> = TEXT.lines().filter_map(|line| line.split('\t').next()).collect();

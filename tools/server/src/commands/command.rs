@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::flow::{Flow, Refusal};
+use super::key_places::MoreKeys;
 
 /// The keys of a command that has none.
 pub(super) const NO_KEYS: (i64, i64, i64) = (0, 0, 0);
@@ -39,6 +40,10 @@ pub(crate) struct Command {
     /// Where its first key is, the last one (from the end if negative), and the step between; zeros
     /// if it has none.
     pub(crate) keys: (i64, i64, i64),
+    /// Where it may have others.
+    pub(crate) more_keys: MoreKeys,
+    /// Its only key is its first argument.
+    pub(crate) is_of_one_key: bool,
     /// Its flags and categories, as Redis tells them.
     pub(crate) flags: &'static str,
     /// A client may run it before it has authenticated.
@@ -75,21 +80,6 @@ impl Command {
     /// True if it has keys at places that its name alone tells.
     pub(crate) fn has_keys(&self) -> bool {
         self.keys != NO_KEYS
-    }
-
-    /// The places of its keys in a call with this number of arguments; its name is at 0. Keys
-    /// that its arguments count, and that of a second word, are not among them.
-    pub(crate) fn key_places(&self, count: usize) -> impl Iterator<Item = usize> + Clone + use<> {
-        let (first, last, step) = self.keys;
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let end = match last {
-            _ if !self.has_keys() => first,
-            ..0 => count + last + 1,
-            last => last + 1,
-        };
-        (first..end)
-            .step_by(usize::try_from(step).unwrap_or(1).max(1))
-            .filter_map(|place| usize::try_from(place).ok())
     }
 
     /// True if it has a flag.

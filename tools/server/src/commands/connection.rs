@@ -62,13 +62,6 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result {
     Ok(flow)
 }
 
-pub(super) fn select(call: &mut Call<'_>) -> Result {
-    match integer(call.argument(1))? {
-        0 => Ok(call.ok()),
-        _ => Err("ERR DB index is out of range".into()),
-    }
-}
-
 pub(super) fn reset(call: &mut Call<'_>) -> Result {
     call.connection.transaction = None;
     (call.serving).forget_subscriptions(call.number, call.connection);
@@ -77,6 +70,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result {
         return Ok(Flow::Later);
     }
     call.connection.protocol = Protocol::Resp2;
+    call.connection.database = 0;
     // The library stays what it is; as Redis.
     call.connection.names.name = Vec::new();
     call.connection.reply_mode = ReplyMode::On;

@@ -4,8 +4,10 @@
 use super::call::Call;
 use super::command::Command;
 use super::flow::{Flow, REPEATED_BYTES_MAX, Refusal, repeated};
+use super::stored_keys::run_with_stored_keys;
 use super::table::find;
 use super::{channels, connection, long_set, pausing, rights, transactions};
+use crate::conn::stored_keys::StoredKeys;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Arguments;
@@ -20,18 +22,10 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
                 return Flow::Later;
             }
-            if call.must_wait(command) {
-                return Flow::Later;
-            }
-            call.writes = command.writes;
             // It was counted and shown when it was queued, unless a script calls it.
             let is_replayed = call.connection.is_executing();
             let is_counted = is_replayed && call.connection.script.is_none();
-            let flow = if call.connection.is_plain() {
-                (command.run)(call)
-            } else {
-                run_special(call, command)
-            };
+            let flow = run_with_stored_keys(call, command, run_admitted);
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
             }
@@ -43,12 +37,14 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
                 }
             }
             if call.serving.is_monitored() && command.is_shown() && !is_replayed {
-                call.serving
-                    .show(call.connection, call.arguments.iter(call.input));
+                call.serving.show(call.connection, call.all());
             }
             flow
         }
-        Err(refusal) => Err(transactions::refused(call, refusal)),
+        Err(refusal) => {
+            call.connection.stored_keys = StoredKeys::Unknown;
+            Err(transactions::refused(call, refusal))
+        }
     };
     call.serving.counters().commands.add(1);
     if let Err(Refusal(text)) = flow {
@@ -60,6 +56,20 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
         call.connection.reply(|writer| writer.error(&text));
     }
     Flow::Done
+}
+
+/// Runs a command that is admitted, or queues it.
+#[inline]
+fn run_admitted(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> {
+    if call.must_wait(command) {
+        return Ok(Flow::Later);
+    }
+    call.writes = command.writes;
+    if call.connection.is_plain() {
+        (command.run)(call)
+    } else {
+        run_special(call, command)
+    }
 }
 
 /// True if an argument that is too long for a record, and that `left` others follow, is passed on
@@ -84,7 +94,9 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         Ok(command) if call.serving.shared.pause.is_on() && pausing::holds(call, command) => {
             return Flow::Later;
         }
-        Ok(command) => long_set::run(call, command.name, bytes, left),
+        Ok(command) => run_with_stored_keys(call, command, |call, command| {
+            long_set::run(call, command.name, bytes, left)
+        }),
         Err(refusal) => Err(refusal),
     };
     match flow {

@@ -4,6 +4,7 @@ use super::arguments::{at_most, pattern};
 use super::catalogue::categories;
 use super::command::{Subcommand, takes};
 use super::documentation::{self, Documented};
+use super::key_places::MoreKeys;
 use super::subcommand::find_subcommand;
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};
@@ -11,7 +12,6 @@ use crate::figures::counters::COMMANDS_MAX;
 use crate::glob;
 use crate::resp::Writer;
 use crate::steps;
-use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -79,22 +79,11 @@ fn key_flags(command: &Command) -> [&'static str; 2] {
     }
 }
 
-/// The place of the number of keys, in commands that have one. Those that wait have their time
-/// before it, and those that store a result the key of that.
-fn count_place(command: &Command) -> Option<i64> {
-    let is_second = command.has_flag("blocking") || command.has_keys();
-    let place = if is_second { 2 } else { 1 };
-    command.has_flag("movablekeys").then_some(place)
-}
-
 /// Writes where a command's keys are, as Redis 7 does.
 fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     let (first, last, step) = command.keys;
-    let counted = count_place(command);
-    if first == 0 && counted.is_none() {
-        return writer.set(0);
-    }
-    writer.set(usize::from(first > 0) + usize::from(counted.is_some()));
+    let has_more = !matches!(command.more_keys, MoreKeys::None | MoreKeys::OfSecondWord);
+    writer.set(usize::from(first > 0) + usize::from(has_more));
     if first > 0 {
         begin_keys(writer, key_flags(command), first);
         // The last key counts from the first one, or from the end if it is negative.
@@ -102,19 +91,48 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
         let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
         specification(writer, "range", &range);
     }
-    if let Some(place) = counted {
-        let flags = match first {
-            0 => key_flags(command),
-            _ => ["RO", "access"],
-        };
-        begin_keys(writer, flags, place);
-        let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
-        specification(writer, "keynum", &places);
+    let flags = match first {
+        0 => key_flags(command),
+        _ => ["RO", "access"],
+    };
+    match command.more_keys {
+        MoreKeys::None | MoreKeys::OfSecondWord => {}
+        MoreKeys::Counted(place) | MoreKeys::OfScript(place) => {
+            begin_keys(writer, flags, i64::try_from(place).unwrap_or(0));
+            let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+            specification(writer, "keynum", &places);
+        }
+        MoreKeys::Streams => {
+            begin_keys_behind(writer, flags, "STREAMS");
+            let range = [("lastkey", -1), ("keystep", 1), ("limit", 2)];
+            specification(writer, "range", &range);
+        }
     }
 }
 
 /// Writes how keys are used, and where they begin.
 fn begin_keys(writer: &mut Writer<'_>, flags: [&str; 2], place: i64) {
+    write_use(writer, flags);
+    specification(writer, "index", &[("index", place)]);
+    writer.bulk(b"find_keys");
+}
+
+/// Writes how keys are used, and behind which word they begin.
+fn begin_keys_behind(writer: &mut Writer<'_>, flags: [&str; 2], word: &str) {
+    write_use(writer, flags);
+    writer.map(2);
+    writer.bulk(b"type");
+    writer.bulk(b"keyword");
+    writer.bulk(b"spec");
+    writer.map(2);
+    writer.bulk(b"keyword");
+    writer.bulk(word.as_bytes());
+    writer.bulk(b"startfrom");
+    writer.integer(1);
+    writer.bulk(b"find_keys");
+}
+
+fn write_use(writer: &mut Writer<'_>, flags: [&str; 2]) {
     writer.map(3);
     writer.bulk(b"flags");
     writer.set(2);
@@ -122,8 +140,6 @@ fn begin_keys(writer: &mut Writer<'_>, flags: [&str; 2], place: i64) {
         writer.simple(flag);
     }
     writer.bulk(b"begin_search");
-    specification(writer, "index", &[("index", place)]);
-    writer.bulk(b"find_keys");
 }
 
 fn specification(writer: &mut Writer<'_>, kind: &str, entries: &[(&str, i64)]) {
@@ -275,25 +291,17 @@ fn key_places(call: &Call<'_>) -> std::result::Result<(Vec<usize>, &'static Comm
     if !takes(arity, count) {
         return Err("ERR Invalid number of arguments specified for command".into());
     }
-    if let Some(key) = subcommand.map(|one| one.key).filter(|key| *key > 0) {
-        return Ok((vec![2 + key], command));
-    }
-    if let Some(place) = count_place(command).and_then(|place| usize::try_from(place).ok()) {
-        let keys =
-            parsed_integer(call.argument(2 + place)).and_then(|keys| usize::try_from(keys).ok());
-        let is_there = |keys: &usize| (1..count - place).contains(keys);
-        let keys = keys.filter(is_there);
-        let keys = keys.ok_or("ERR Invalid arguments specified for command")?;
-        let first = 2 + place + 1;
-        let target = command.has_keys().then_some(3);
-        let places = target.into_iter().chain(first..first + keys);
-        return Ok((places.collect(), command));
-    }
-    if !command.has_keys() {
+    if !command.has_keys() && command.more_keys == MoreKeys::None {
         return Err("ERR The command has no key arguments".into());
     }
-    let places = command.key_places(count);
-    Ok((places.map(|place| 2 + place).collect(), command))
+    let places = command.keys_in(count, |place| call.argument(2 + place));
+    if places.is_empty() {
+        return Err(match command.more_keys {
+            MoreKeys::OfSecondWord => "ERR The command has no key arguments".into(),
+            _ => "ERR Invalid arguments specified for command".into(),
+        });
+    }
+    Ok((places.iter().map(|place| 2 + place).collect(), command))
 }
 
 fn get_keys(call: &mut Call<'_>) -> Result {

@@ -3,12 +3,12 @@
 use farcore::{Core, Cursor, ScanOptions, ScanPage, TreeOp, TreeView};
 
 use super::arguments::is_option;
+use crate::databases::{Database, shown_key};
 use crate::glob;
 use crate::memory::Charge;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::types::kind::{Kind, PLAIN};
-use crate::words::shown_key;
 
 /// Keys that one step looks at while values are short, and at first.
 const KEYS_A_STEP: usize = 256;
@@ -88,6 +88,8 @@ impl Names {
 /// A walk over all keys, of which those are wanted that match a pattern and have a type.
 pub(super) struct Walk<'a> {
     cursor: Option<Cursor>,
+    /// Whose keys are wanted, if not those of all.
+    database: Option<Database>,
     pattern: Option<&'a [u8]>,
     type_name: Option<&'a [u8]>,
     /// Keys that the next step looks at.
@@ -99,11 +101,13 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub(super) fn new(
         cursor: Cursor,
+        database: Option<Database>,
         pattern: Option<&'a [u8]>,
         type_name: Option<&'a [u8]>,
     ) -> Self {
         Self {
             cursor: Some(cursor),
+            database,
             pattern,
             type_name,
             keys: KEYS_FIRST,
@@ -169,11 +173,14 @@ impl<'a> Walk<'a> {
         &self,
         page: &'p ScanPage,
     ) -> impl Iterator<Item = &'p [u8]> + use<'p, '_, 'a> {
-        let (pattern, wanted) = (self.pattern, self.type_name);
+        let (database, pattern, wanted) = (self.database, self.pattern, self.type_name);
         let mut tags = self.tags.iter();
         page.entries()
             .filter(move |entry| {
                 let tag = if entry.collection { tags.next() } else { None };
+                if database.is_some_and(|database| Database::of(entry.key) != database) {
+                    return false;
+                }
                 wanted.is_none_or(|wanted| {
                     let name = tag.map_or(PLAIN, |&tag| Kind::name_of_tag(tag));
                     is_option(wanted, name)

@@ -6,6 +6,7 @@ use super::arguments::{is_option, pattern};
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::conn::joined_reply::JoinedReplyKind;
+use crate::databases::Database;
 use crate::events::classes::EventClasses;
 use crate::resp::Writer;
 use crate::tasks::output::TaskOutput;
@@ -81,30 +82,10 @@ async fn type_of_key(core: &mut Core, key: &[u8]) -> farcore::Result<&'static st
     }
 }
 
-pub(super) fn dbsize(call: &mut Call<'_>) -> Result {
-    Ok(call.task(|mut core, output, protocol| async move {
-        let count = core.len().await;
-        output.finish(protocol, count, |writer, count| {
-            writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
-        });
-        core
-    }))
-}
-
-pub(super) fn flush(call: &mut Call<'_>) -> Result {
-    let is_known = |option| is_option(option, "async") || is_option(option, "sync");
-    if call.count() > 2 || (call.count() == 2 && !is_known(call.argument(1))) {
-        return Err(SYNTAX.into());
-    }
-    Ok(call.task(|mut core, output, protocol| async move {
-        let cleared = core.clear().await;
-        output.finish(protocol, cleared, |writer, _| writer.simple("OK"));
-        core
-    }))
-}
-
 /// The options of `SCAN`.
 struct Scan {
+    /// Of which keys are listed, if not of all.
+    database: Option<Database>,
     word: u64,
     pattern: Option<Vec<u8>>,
     entries: usize,
@@ -117,6 +98,7 @@ impl Scan {
         let word = std::str::from_utf8(call.argument(1)).ok();
         let word = word.and_then(|word| word.parse().ok());
         let mut scan = Self {
+            database: call.database_among_several(),
             word: word.ok_or("ERR invalid cursor")?,
             pattern: None,
             entries: usize::try_from(SCAN_KEYS).unwrap_or(1),
@@ -157,7 +139,7 @@ impl Scan {
         output: &TaskOutput,
     ) -> farcore::Result<Option<(u64, Names)>> {
         let (pattern, type_name) = (self.pattern.as_deref(), self.type_name.as_deref());
-        let mut walk = Walk::new(core.cursor(self.word), pattern, type_name);
+        let mut walk = Walk::new(core.cursor(self.word), self.database, pattern, type_name);
         let (mut names, mut looked) = (Names::new(output), 0);
         loop {
             let before = walk.cursor();

@@ -15,7 +15,6 @@ use crate::resp::Writer;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::error_text;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -67,7 +66,7 @@ impl LcsOptions {
 
 pub(super) fn lcs(call: &mut Call<'_>) -> Result {
     let options = LcsOptions::of(call)?;
-    let keys = [1, 2].map(|place| stored_key(call.argument(place)).to_vec());
+    let keys = [1, 2].map(|place| call.argument(place).to_vec());
     Ok(call.task(move |mut core, output, protocol| async move {
         let reply = common_of(&mut core, &keys, &output).await;
         output.write(|bytes| {

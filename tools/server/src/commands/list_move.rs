@@ -9,12 +9,12 @@
 
 use farcore::{Core, Error, TreeOp, TreeValues};
 
+use crate::databases::shown_key;
 use crate::events::classes::EventClasses;
 use crate::long::list_steps::{length, operate};
 use crate::tasks::output::TaskOutput;
 use crate::types::list::side::Side;
 use crate::waits::parked::SourceErrors;
-use crate::words::shown_key;
 
 /// The move of an element.
 #[derive(Clone, PartialEq, Eq, Debug)]

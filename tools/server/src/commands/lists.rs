@@ -25,7 +25,7 @@ use crate::types::list::reply::{
 use crate::types::list::side::Side;
 use crate::types::replies::ReplyKind;
 use crate::waits::key_queues::Awaited;
-use crate::words::{NO_INTEGER, stored_key};
+use crate::words::NO_INTEGER;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -276,7 +276,7 @@ fn push_in_steps(call: &mut Call<'_>, side: Side, exists: bool) -> Flow {
     let arguments = call.owned_arguments();
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
-        let (key, elements) = (stored_key(&arguments[1]), &arguments[2..]);
+        let (key, elements) = (&arguments[1][..], &arguments[2..]);
         let longest = elements.iter().map(Vec::len).max();
         output.note_value(longest.unwrap_or(0));
         let step = (&mut core, &output);

@@ -9,6 +9,7 @@ use super::arguments::{TimeUnit, integer, positive_expiry};
 use super::call::BESIDE_ARGUMENT;
 use super::strings::{SetOptions, TOO_LONG, is_beyond};
 use super::{Call, Flow, Refusal};
+use crate::databases::Database;
 use crate::long::change::{
     Bytes, ChangeKind, LongChange, SetCondition, SetRule, is_absent, notify_set,
 };
@@ -19,7 +20,6 @@ use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -201,9 +201,10 @@ fn mset(call: &mut Call<'_>, bytes: usize, left: usize) -> Result {
         arguments: call.owned_arguments().split_off(1),
         next: Some(NextValue { bytes, left }),
     };
+    let database = call.database();
     let flow = call.take_value(bytes, move |mut core, input, output, protocol| async move {
         let first = (first, held);
-        match store_all(&mut core, first, &input, &output).await {
+        match store_all(&mut core, first, (&input, database), &output).await {
             Some(stored) => finish(&input, &output, protocol, stored, |writer, ()| {
                 writer.simple("OK");
             }),
@@ -294,7 +295,7 @@ fn fail_reclaimed(input: &LongInput, output: &TaskOutput, protocol: Protocol) {
 async fn store_all(
     core: &mut Core,
     (mut following, mut held): (Following, Charge),
-    input: &LongInput,
+    (input, database): (&LongInput, Database),
     output: &TaskOutput,
 ) -> Option<farcore::Result<()>> {
     let mut result = Ok(());
@@ -310,7 +311,7 @@ async fn store_all(
         drop(arguments);
         held.shrink_to(key.capacity());
         let options = PutOptions::default();
-        let key = stored_key(&key);
+        let key = &key[..];
         let is_new = is_absent(core, key, output).await;
         let put = put_input(core, (key, bytes), input, options, output).await;
         if let Ok(put) = put {
@@ -324,6 +325,11 @@ async fn store_all(
         }
         drop(held);
         following = input.following(core).await?;
+        for key in following.arguments.iter_mut().step_by(2) {
+            if !database.keeps(key) {
+                *key = database.stored(key).into_owned();
+            }
+        }
         held = output.hold(following.held_bytes());
     }
 }
@@ -339,7 +345,7 @@ async fn store_pairs(
         steps::count(1);
         steps::count_copied(pair[1].len());
         steps::end_slice(core).await;
-        let (key, value) = (stored_key(&pair[0]), &pair[1]);
+        let (key, value) = (&pair[0][..], &pair[1]);
         let options = PutOptions::default();
         let length = value.len() as u64;
         let is_new = is_absent(core, key, output).await;

@@ -14,7 +14,6 @@ use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::texts::Texts;
 use crate::types::replies::{ReplyKind, error_text, write_answer};
-use crate::words::stored_key;
 
 /// Keys that are read at once.
 const KEYS_AT_ONCE: usize = 64;
@@ -78,9 +77,9 @@ async fn read_some(
             *found = find(&Answer::Absent, protocol);
         }
     }
-    let operations = places.iter().map(|&place| Operation::Get {
-        key: stored_key(keys[place]),
-    });
+    let operations = places
+        .iter()
+        .map(|&place| Operation::Get { key: keys[place] });
     core.many_kept(operations, LARGE_BYTES, |place, answer| {
         found[places[place]] = find(&answer, protocol);
     })
@@ -90,7 +89,7 @@ async fn read_some(
             Found::Reply(reply) => output.write(|bytes| bytes.extend_from_slice(&reply)),
             Found::Large => {
                 output.room(core).await;
-                read_large(core, stored_key(key), held, output, protocol).await;
+                read_large(core, key, held, output, protocol).await;
             }
         }
     }

@@ -10,8 +10,9 @@ use farcore::{Core, Cursor, ScanOptions, ScanPage};
 
 use super::{Call, Flow, Refusal};
 use crate::cores::shared::Shared;
+use crate::databases::{Database, shown_key};
 use crate::random::Numbers;
-use crate::words::shown_key;
+use crate::steps;
 
 /// Bits of the shard in a cursor's word, which are its lowest, and those of the order.
 const SHARD_BITS: u32 = 8;
@@ -24,13 +25,13 @@ const FOLLOWING: usize = 64;
 /// How exactly the end is searched, in orders. The smallest index has 2^22.
 const END_STEP: u64 = 1 << 14;
 
-/// One of a page's keys.
-fn one_of(page: &ScanPage, numbers: &mut Numbers) -> Option<Vec<u8>> {
-    let place = numbers.below(page.entries().count());
-    let mut entries = page.entries();
-    entries
-        .nth(place)
-        .map(|entry| shown_key(entry.key).to_vec())
+/// One of a page's keys, of those that are wanted.
+fn one_of(page: &ScanPage, database: Option<Database>, numbers: &mut Numbers) -> Option<Vec<u8>> {
+    let keys = page.entries().map(|entry| entry.key);
+    let mut wanted =
+        keys.filter(|key| database.is_none_or(|database| Database::of(key) == database));
+    let place = numbers.below(wanted.clone().count());
+    wanted.nth(place).map(|key| shown_key(key).to_vec())
 }
 
 fn word(shard: u64, order: u64) -> u64 {
@@ -58,7 +59,11 @@ async fn end_of(core: &mut Core, shard: u64) -> farcore::Result<u64> {
     Ok(high)
 }
 
-async fn any_key(core: &mut Core, shared: &Shared) -> farcore::Result<Option<Vec<u8>>> {
+async fn any_key(
+    core: &mut Core,
+    database: Option<Database>,
+    shared: &Shared,
+) -> farcore::Result<Option<Vec<u8>>> {
     // Values, because only with them expired records are seen.
     let options = |entries| ScanOptions {
         values: true,
@@ -71,7 +76,7 @@ async fn any_key(core: &mut Core, shared: &Shared) -> farcore::Result<Option<Vec
     if last == 0 {
         let page = core.scan(Cursor::START, options(FEW)).await?;
         if page.next().is_none() {
-            return Ok(one_of(&page, &mut numbers));
+            return Ok(one_of(&page, database, &mut numbers));
         }
         last = end_of(core, shard).await?;
         end.store(last, Ordering::Relaxed);
@@ -79,19 +84,34 @@ async fn any_key(core: &mut Core, shared: &Shared) -> farcore::Result<Option<Vec
     let order = numbers.below(usize::try_from(last).unwrap_or(usize::MAX));
     let place = core.cursor(word(shard, order as u64));
     let page = core.scan(place, options(FOLLOWING)).await?;
-    if let Some(key) = one_of(&page, &mut numbers) {
+    if let Some(key) = one_of(&page, database, &mut numbers) {
         return Ok(Some(key));
     }
-    // None follows in any shard: keys were removed.
-    end.store(0, Ordering::Relaxed);
-    let page = core.scan(Cursor::START, options(FEW)).await?;
-    Ok(one_of(&page, &mut numbers))
+    if page.entries().next().is_none() {
+        // None follows in any shard: keys were removed.
+        end.store(0, Ordering::Relaxed);
+    }
+    // The first ones that follow it, or that follow the start.
+    for start in [page.next().unwrap_or(Cursor::START), Cursor::START] {
+        let mut next = Some(start);
+        while let Some(cursor) = next {
+            steps::end_slice(core).await;
+            let page = core.scan(cursor, options(FOLLOWING)).await?;
+            steps::count(page.entries().count());
+            if let Some(key) = one_of(&page, database, &mut numbers) {
+                return Ok(Some(key));
+            }
+            next = page.next();
+        }
+    }
+    Ok(None)
 }
 
 pub(super) fn randomkey(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     let shared = std::sync::Arc::clone(&call.serving.shared);
+    let database = call.database_among_several();
     Ok(call.task(move |mut core, output, protocol| async move {
-        let key = any_key(&mut core, &shared).await;
+        let key = any_key(&mut core, database, &shared).await;
         output.finish(protocol, key, |writer, key| match key {
             Some(key) => writer.bulk(&key),
             None => writer.null(),

@@ -9,6 +9,7 @@ use super::arguments::{integer, is_option};
 use super::tree_moves::{PAGE_BYTES, TreeCopy};
 use super::trees::{Step, finish};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
+use crate::databases::{OUT_OF_RANGE, number, shown_key};
 use crate::events::classes::EventClasses;
 use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
 use crate::memory::Charge;
@@ -124,6 +125,25 @@ async fn copy_value(
     put
 }
 
+/// Moves a key to another database, whatever it holds.
+pub(super) fn move_between(call: &mut Call<'_>, from: Vec<u8>, to: Vec<u8>) -> Flow {
+    let readiness = call.readiness();
+    call.task(move |mut core, output, protocol| async move {
+        let (step, keys) = ((&mut core, &output), (&from[..], &to[..]));
+        let moved = move_key(step, keys, (false, true)).await;
+        if let Ok(Copied::Yes) = moved {
+            notify_copied(&output, &to);
+            output.notify(EventClasses::GENERIC, "move_from", &from);
+            output.notify(EventClasses::GENERIC, "move_to", &to);
+            readiness.note_any(&core, &to).await;
+        }
+        finish(&output, protocol, moved, |writer, moved| {
+            writer.integer(i64::from(matches!(moved, Copied::Yes)));
+        });
+        core
+    })
+}
+
 fn rename_with(call: &mut Call<'_>, replaces: bool) -> Flow {
     let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
     let readiness = call.readiness();
@@ -161,7 +181,7 @@ pub(super) fn renamenx(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn copy(call: &mut Call<'_>) -> Result {
-    let mut replaces = false;
+    let (mut replaces, mut selected) = (false, call.connection.database);
     let mut place = 3;
     while place < call.count() {
         let option = call.argument(place);
@@ -169,15 +189,17 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
             replaces = true;
         } else if is_option(option, "db") && place + 1 < call.count() {
             place += 1;
-            if integer(call.argument(place))? != 0 {
-                return Err("ERR DB index is out of range".into());
-            }
+            selected = number(integer(call.argument(place))?).ok_or(OUT_OF_RANGE)?;
         } else {
             return Err(SYNTAX.into());
         }
         place += 1;
     }
-    let (from, to) = (call.key_at(1).to_vec(), call.key_at(2).to_vec());
+    let databases = &call.serving.shared.databases;
+    let database = databases.of(selected);
+    databases.note_used(database);
+    let from = call.key_at(1).to_vec();
+    let to = database.stored(shown_key(call.key_at(2))).into_owned();
     if from == to {
         return Err("ERR source and destination objects are the same".into());
     }

@@ -1,6 +1,6 @@
 //! Whether the user of a client may run a command, and what is said and noted if not.
 
-use super::catalogue::CATALOGUE;
+use super::catalogue::{self, CATALOGUE};
 use super::command::Command;
 use super::flow::Refusal;
 use super::{Call, subcommand};
@@ -37,6 +37,15 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Words<'a, F> {
         CATALOGUE.name(self.place)
     }
 
+    /// `SET` reads its key only with `GET`.
+    fn access_of_set(&self) -> Access {
+        let mut options = (3..self.count).map(|place| (self.argument)(place));
+        Access {
+            reads: options.any(|option| option.eq_ignore_ascii_case(b"get")),
+            writes: true,
+        }
+    }
+
     /// The argument at a place.
     pub(crate) fn word(&self, place: usize) -> &'a [u8] {
         if place < self.count { (self.argument)(place) } else { &[] }
@@ -57,11 +66,15 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Checked for Words<'a, F> {
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(usize, Access) -> bool) {
-        let access = Access {
-            reads: !self.command.writes,
-            writes: self.command.writes,
-        };
-        for place in self.command.key_places(self.count) {
+        let uses = catalogue::uses(self.name());
+        let mut next = uses.iter();
+        let mut access = Access::ANY;
+        for place in self.command.keys_in(self.count, &self.argument).iter() {
+            access = next.next().copied().unwrap_or(access);
+            let access = match self.command.name {
+                "set" => self.access_of_set(),
+                _ => access,
+            };
             if !visit(place, access) {
                 return;
             }

@@ -12,7 +12,7 @@ use farcore_script::{Job, SCRIPT_BYTES_MAX, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
-use super::{Call, Command, Flow, Refusal};
+use super::{Call, Flow, Refusal};
 use crate::cores::message::{KilledScripts, Question};
 use crate::exec::script_run::{Next, ScriptRun};
 use crate::exec::transaction::{Added, BESIDE_BYTES, Queue};
@@ -20,7 +20,6 @@ use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Protocol, Writer};
 use crate::scripts::{SLICE_INSTRUCTIONS, owner_of, sha_of_words};
 use crate::steps;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -72,22 +71,6 @@ fn key_count(call: &Call<'_>) -> std::result::Result<usize, Refusal> {
     Ok(count)
 }
 
-/// The places of the keys of a script's command, if it is one.
-pub(super) fn key_places(
-    command: &Command,
-    count: usize,
-    argument: impl Fn(usize) -> Vec<u8>,
-) -> Option<std::ops::Range<usize>> {
-    if !matches!(command.name, "eval" | "eval_ro" | "evalsha" | "evalsha_ro") {
-        return None;
-    }
-    let keys = integer(&argument(2)).ok();
-    let keys = keys
-        .and_then(|keys| usize::try_from(keys).ok())
-        .unwrap_or(0);
-    Some(FIRST_KEY..count.min(FIRST_KEY.saturating_add(keys)))
-}
-
 fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     // While a script runs, what is replied belongs to it.
     if call.is_early() {
@@ -122,13 +105,13 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         }
     }
     steps::count_copied(bytes);
-    let mut near = Vec::new();
+    let (mut near, database) = (Vec::new(), call.database());
     for place in FIRST_KEY..FIRST_KEY + keys {
         steps::count(1);
-        let key = stored_key(call.argument(place));
-        queue.reach.add(call.core.shard_of(key));
+        let key = database.stored(call.argument(place));
+        queue.reach.add(call.core.shard_of(&key));
         if near.len() < SECTION_KEYS_MAX && key.len() <= KEY_BYTES_MAX {
-            near.push(key.to_vec());
+            near.push(key.into_owned());
         }
     }
     if call.serving.shared.cores.len() == 1 || !stays_at_keys(call, &script) {
@@ -265,6 +248,7 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         output: crate::conn::output::Output::default(),
         mode: call.connection.reply_mode,
         protocol: call.connection.protocol,
+        database: call.connection.database,
         name: call.connection.last_command,
     };
     call.serving.scripts.running.push(call.number);

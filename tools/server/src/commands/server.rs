@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::arguments::{at_most, is_option};
-use super::{Call, Flow, Refusal, SYNTAX};
+use super::{Call, Flow, Refusal, SYNTAX, databases};
 use crate::cores::message::Question;
 use crate::figures::failures::Failures;
 use crate::figures::information::{self, Gathering};
@@ -21,7 +21,8 @@ pub(super) fn info(call: &mut Call<'_>) -> Result {
         .collect();
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
-        let keys = core.len().await.unwrap_or(0);
+        let keys = databases::counts_by_number(&mut core, &shared).await;
+        let keys = keys.unwrap_or_default();
         let failures = shared.question_all(Question::Failures);
         let mut all = Failures::default();
         for failures in failures.wait(&core).await {

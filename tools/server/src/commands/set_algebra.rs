@@ -29,7 +29,6 @@ use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
 use crate::types::element::{Entry, entry_of};
 use crate::types::kind::Kind;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -212,7 +211,7 @@ struct Made {
 impl Sources {
     /// Those from one argument to another.
     fn of(call: &Call<'_>, places: Range<usize>) -> Self {
-        let all = places.map(|place| stored_key(call.argument(place)));
+        let all = places.map(|place| call.argument(place));
         Self::named(all)
     }
 

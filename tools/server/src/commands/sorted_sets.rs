@@ -23,7 +23,6 @@ use crate::types::sorted::range::{NO_MEMBERS, NO_SCORES, Range};
 use crate::types::sorted::reply::{SortedReply, write_made};
 use crate::types::sorted::score::{NO_SCORE, parsed_score};
 use crate::waits::key_queues::Awaited;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -192,7 +191,7 @@ fn add_in_steps(call: &mut Call<'_>, addition: Addition, scores: Vec<f64>) -> Fl
     let arguments = call.owned_arguments();
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
-        let key = stored_key(&arguments[1]);
+        let key = &arguments[1][..];
         let members = arguments[addition.first + 1..].iter().step_by(2);
         let members = members.zip(&scores);
         let members = members.map(|(member, score)| (&member[..], Some(*score)));
@@ -260,7 +259,7 @@ fn remove_in_steps(call: &mut Call<'_>) -> Flow {
     }
     let arguments = call.owned_arguments();
     call.task(move |mut core, output, protocol| async move {
-        let key = stored_key(&arguments[1]);
+        let key = &arguments[1][..];
         let members = arguments[2..].iter().map(|member| (&member[..], None));
         let rule = (TreeScoreRule::default(), false);
         let (done, failure) = score_all((&mut core, &output), key, members, rule).await;

@@ -9,7 +9,6 @@ use crate::resp::Writer;
 use crate::types::sorted::reply::{write_head, write_member};
 use crate::types::sorted::score::parsed_score;
 use crate::waits::key_queues::Awaited;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -42,7 +41,7 @@ fn making(
     let mut making = Making {
         algebra,
         keys: (first..first + keys)
-            .map(|place| stored_key(call.argument(place)).to_vec())
+            .map(|place| call.argument(place).to_vec())
             .collect(),
         weights: vec![1.0; keys],
         aggregate: Aggregate::Sum,

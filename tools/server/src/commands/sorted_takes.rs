@@ -7,6 +7,7 @@ use super::arguments::{is_option, number};
 use super::list_takes::{distinct_keys, start, start_or_wait, timeout_ms};
 use super::trees::{Step, ask, finish, length_of};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::databases::shown_key;
 use crate::events::classes::EventClasses;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
@@ -19,7 +20,6 @@ use crate::types::sorted::reply::{SortedReply, whole, write_head, write_member};
 use crate::waits::key_queues::Awaited;
 use crate::waits::parked::{SourceErrors, Takes, Taking};
 use crate::waits::readiness::Readiness;
-use crate::words::shown_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 

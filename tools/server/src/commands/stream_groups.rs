@@ -8,6 +8,7 @@ use super::streams::{
 };
 use super::trees::{Step, finish};
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::databases::shown_key;
 use crate::events::classes::EventClasses;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::failure::TaskFailure;
@@ -20,7 +21,6 @@ use crate::types::stream::programs::StreamProgram;
 use crate::types::stream::reply::StreamReply;
 use crate::types::stream::reports::ConsumerForm;
 use crate::waits::key_queues::Awaited;
-use crate::words::shown_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 

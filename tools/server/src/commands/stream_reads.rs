@@ -10,6 +10,7 @@ use super::list_takes::{distinct_keys, start, start_or_wait};
 use super::streams::{id, notify, read_range, run};
 use super::trees::Step;
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::databases::shown_key;
 use crate::resp::{Protocol, Writer};
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
@@ -20,7 +21,6 @@ use crate::types::stream::programs::StreamProgram;
 use crate::waits::key_queues::Awaited;
 use crate::waits::parked::{SourceErrors, Takes, Taking};
 use crate::waits::readiness::Readiness;
-use crate::words::shown_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 

@@ -14,7 +14,7 @@ use crate::long::change::{ChangeKind, LongChange, SetCondition, SetRule, notify_
 use crate::long::task::{LongTask, swap};
 use crate::steps;
 use crate::types::replies::ReplyKind;
-use crate::words::{NO_INTEGER, stored_key};
+use crate::words::NO_INTEGER;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -33,7 +33,7 @@ impl<'a> Call<'a> {
     /// A key, as it is stored.
     #[inline]
     pub(super) fn key_at(&self, place: usize) -> &'a [u8] {
-        stored_key(self.argument(place))
+        self.argument(place)
     }
 
     /// Gives a change of the first key to the engine.
@@ -276,14 +276,14 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
             for pair in arguments[1..].chunks_exact(2) {
                 steps::count(1);
                 steps::end_slice(&core).await;
-                let _ = core.get(stored_key(&pair[0])).await;
+                let _ = core.get(&pair[0]).await;
             }
         }
         let stored = store_if_absent((&mut core, &output), &arguments[1..]).await;
         if matches!(stored, Ok(true)) {
             let mut seen = HashSet::new();
             for pair in arguments[1..].chunks_exact(2) {
-                let key = stored_key(&pair[0]);
+                let key = &pair[0];
                 let stored = (Expiry::Never, PutOutcome::Stored(0));
                 notify_set(&output, key, seen.insert(key), stored);
             }
@@ -296,11 +296,7 @@ pub(super) fn msetnx(call: &mut Call<'_>) -> Result {
 }
 
 async fn store_if_absent((core, output): Step<'_>, pairs: &[Vec<u8>]) -> farcore::Result<bool> {
-    let pairs = || {
-        pairs
-            .chunks_exact(2)
-            .map(|pair| (stored_key(&pair[0]), &pair[1]))
-    };
+    let pairs = || pairs.chunks_exact(2).map(|pair| (&pair[0][..], &pair[1]));
     if pairs().len() <= TRANSACTION_KEYS_MAX {
         let mut transaction = Transaction::new();
         for (key, value) in pairs() {

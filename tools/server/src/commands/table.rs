@@ -6,12 +6,13 @@ use std::sync::LazyLock;
 use super::call::Call;
 use super::command::{Command, NO_KEYS, Run, Subcommand};
 use super::flow::{Flow, Refusal};
+use super::key_places::MoreKeys;
 #[cfg(feature = "scripts")]
 use super::scripts;
 use super::{
-    absent, access, all_keys, bits, channels, config, connection, element_draw, element_scan,
-    expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
-    random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
+    absent, access, all_keys, bits, channels, config, connection, databases, element_draw,
+    element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor,
+    object, random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
     sorted_scan, sorted_sets, sorted_several, sorted_takes, stream_groups, stream_reads, streams,
     strings, subcommand, transactions,
 };
@@ -28,6 +29,8 @@ const fn command(
         name,
         arity,
         keys,
+        more_keys: more_keys(keys, flags),
+        is_of_one_key: matches!((keys, more_keys(keys, flags)), (ONE, MoreKeys::None)),
         flags,
         is_before_authentication: false,
         needs_memory: begins_with(flags, SLOW_WRITE),
@@ -35,6 +38,32 @@ const fn command(
         subcommands: &[],
         run,
     }
+}
+
+/// Where a command has keys that its arguments count: those that wait have their time before their
+/// number, those that store a result the key of that, and scripts their text.
+const fn more_keys((first, ..): (i64, i64, i64), flags: &str) -> MoreKeys {
+    if !contains(flags, "movablekeys") {
+        MoreKeys::None
+    } else if contains(flags, "no_mandatory_keys") {
+        MoreKeys::OfScript(2)
+    } else if first > 0 || contains(flags, "blocking") {
+        MoreKeys::Counted(2)
+    } else {
+        MoreKeys::Counted(1)
+    }
+}
+
+/// True if a text has a part.
+const fn contains(text: &str, part: &str) -> bool {
+    let mut rest = text;
+    while rest.len() >= part.len() && !rest.is_empty() {
+        if begins_with(rest, part) {
+            return true;
+        }
+        rest = rest.split_at(1).1;
+    }
+    false
 }
 
 /// True if a text begins so.
@@ -69,7 +98,16 @@ const fn container(
 ) -> Command {
     Command {
         subcommands,
+        more_keys: MoreKeys::OfSecondWord,
         ..command(name, -2, NONE, flags, run_subcommand)
+    }
+}
+
+/// A command whose keys are streams, behind a word.
+const fn of_streams(name: &'static str, arity: i64, flags: &'static str, run: Run) -> Command {
+    Command {
+        more_keys: MoreKeys::Streams,
+        ..command(name, arity, NONE, flags, run)
     }
 }
 
@@ -114,8 +152,8 @@ const BLOCKING_MOVE: &str = "write denyoom noscript blocking";
 const SEVERAL: &str = "write movablekeys";
 const BLOCKING_SEVERAL: &str = "write blocking movablekeys";
 /// The keys follow a word, and as many IDs follow them.
-const STREAMS_READ: &str = "readonly blocking";
-const STREAMS_WRITE: &str = "write blocking";
+const STREAMS_READ: &str = "readonly blocking movablekeys";
+const STREAMS_WRITE: &str = "write blocking movablekeys";
 /// The first argument says how many keys follow.
 const COUNTED_READ: &str = "readonly movablekeys";
 /// The first argument is a key, and the second says how many follow.
@@ -171,7 +209,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     container("config", ADMIN, config::CONFIG),
     command("copy", -3, TWO, SLOW_WRITE, renames::copy),
-    command("dbsize", 1, NONE, READ, keys::dbsize),
+    command("dbsize", 1, NONE, READ, databases::dbsize),
     command("debug", -2, NONE, ADMIN, absent::debug),
     command("decr", 2, ONE, WRITE, strings::decr),
     command("decrby", 3, ONE, WRITE, strings::decrby),
@@ -199,8 +237,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("expireat", -3, ONE, CHANGE, expiry::expireat),
     command("expiretime", 2, ONE, READ, expiry::expiretime),
     container("farcore", "write admin", lost_keys::FARCORE),
-    command("flushall", -1, NONE, "write", keys::flush),
-    command("flushdb", -1, NONE, "write", keys::flush),
+    command("flushall", -1, NONE, "write", databases::flushall),
+    command("flushdb", -1, NONE, "write", databases::flushdb),
     container("function", "noscript", absent::FUNCTION),
     command("get", 2, ONE, READ, strings::get),
     command("getbit", 3, ONE, READ, bits::getbit),
@@ -256,6 +294,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("mget", -2, ALL, READ, strings::mget),
     container("module", ADMIN, absent::MODULE),
     command("monitor", 1, NONE, ADMIN, monitor::monitor),
+    command("move", 3, ONE, CHANGE, databases::move_to),
     command("mset", -3, PAIRS, SLOW_WRITE, strings::mset),
     command("msetnx", -3, PAIRS, SLOW_WRITE, strings::msetnx),
     command("multi", 1, NONE, TRANSACTION, transactions::multi),
@@ -296,7 +335,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     container("script", "noscript", scripts::SCRIPT),
     command("sdiff", -2, ALL, SLOW_READ, set_algebra::sdiff),
     command("sdiffstore", -3, ALL, SLOW_WRITE, set_algebra::sdiffstore),
-    command("select", 2, NONE, INFO, connection::select),
+    command("select", 2, NONE, INFO, databases::select),
     command("set", -3, ONE, SLOW_WRITE, strings::set),
     command("setbit", 4, ONE, SLOW_WRITE, bits::setbit),
     command("setex", 4, ONE, SLOW_WRITE, strings::setex),
@@ -329,6 +368,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("sunion", -2, ALL, SLOW_READ, set_algebra::sunion),
     command("sunionstore", -3, ALL, SLOW_WRITE, set_algebra::sunionstore),
     command("sunsubscribe", -1, NONE, SUBSCRIBE, channels::sunsubscribe),
+    command("swapdb", 3, NONE, CHANGE, databases::swapdb),
     command("time", 1, NONE, INFO, server::time),
     command("touch", -2, ALL, READ, keys::exists),
     command("ttl", 2, ONE, READ, expiry::ttl),
@@ -348,14 +388,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("xlen", 2, ONE, READ, streams::xlen),
     command("xpending", -3, ONE, SLOW_READ, stream_groups::xpending),
     command("xrange", -4, ONE, SLOW_READ, streams::xrange),
-    command("xread", -4, NONE, STREAMS_READ, stream_reads::xread),
-    command(
-        "xreadgroup",
-        -7,
-        NONE,
-        STREAMS_WRITE,
-        stream_reads::xreadgroup,
-    ),
+    of_streams("xread", -4, STREAMS_READ, stream_reads::xread),
+    of_streams("xreadgroup", -7, STREAMS_WRITE, stream_reads::xreadgroup),
     command("xrevrange", -4, ONE, SLOW_READ, streams::xrevrange),
     command("xsetid", -3, ONE, WRITE, streams::xsetid),
     command("xtrim", -4, ONE, "write", streams::xtrim),
@@ -520,8 +554,7 @@ fn find_by_place(name: &[u8]) -> Option<&'static Command> {
 /// The names of all commands, in the order of the table, and of those whose only key is their first
 /// argument.
 pub(crate) fn command_names() -> (Box<[&'static str]>, HashSet<&'static str>) {
-    let of_one_key = |command: &&Command| command.keys == ONE && !command.has_flag("movablekeys");
-    let single = COMMANDS.iter().filter(of_one_key);
+    let single = COMMANDS.iter().filter(|command| command.is_of_one_key);
     (
         COMMANDS.iter().map(|command| command.name).collect(),
         single.map(|command| command.name).collect(),
@@ -578,29 +611,13 @@ mod tests {
 
     #[test]
     fn keys_are_where_the_table_says() {
-        for (name, count, expected) in [
-            ("get", 2, &[1][..]),
-            ("set", 5, &[1]),
-            ("mget", 4, &[1, 2, 3]),
-            ("mset", 7, &[1, 3, 5]),
-            ("rename", 3, &[1, 2]),
-            ("copy", 4, &[1, 2]),
-            ("blpop", 4, &[1, 2]),
-            ("lmpop", 4, &[]),
-            ("ping", 2, &[]),
-        ] {
-            let command = find(name.as_bytes()).expect(name);
-            let places: Vec<_> = command.key_places(count).collect();
-            assert_eq!(places, expected, "{name}");
-        }
         for command in COMMANDS {
             let least = usize::try_from(command.arity.unsigned_abs()).expect("few");
-            let mut places = command.key_places(least);
-            assert!(
-                places.all(|place| (1..least).contains(&place)),
-                "{command:?}"
+            let keys = command.keys_in(least, |_| b"");
+            assert_eq!(
+                command.has_keys() && command.more_keys == MoreKeys::None,
+                !keys.is_empty()
             );
-            assert_eq!(command.has_keys(), command.key_places(least).count() > 0);
         }
     }
 }

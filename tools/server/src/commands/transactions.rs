@@ -1,5 +1,6 @@
 //! Commands of transactions.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,9 +9,12 @@ use std::time::{Duration, Instant};
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
 
-use super::arguments::is_option;
-use super::{Call, Command, Flow, Refusal, find, pausing, scripts, subcommand};
+use super::arguments::{integer, is_option};
+use super::key_places::MoreKeys;
+use super::stored_keys::run_with_stored_keys;
+use super::{Call, Command, Flow, Refusal, find, pausing, subcommand};
 use crate::cores::shared::Shared;
+use crate::databases::{self, Database, Databases, shown_key};
 use crate::events::key_events::KeyEvent;
 use crate::exec::plan::Plan;
 use crate::exec::transaction::{
@@ -23,7 +27,6 @@ use crate::resp::{Arguments, Protocol, Writer};
 use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::types::replies::error_text;
-use crate::words::stored_key;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -83,9 +86,41 @@ pub(super) fn multi(call: &mut Call<'_>) -> Result {
     if call.connection.is_queueing() {
         return Err("ERR MULTI calls can not be nested".into());
     }
-    let transaction = call.connection.transaction.get_or_insert_default();
+    let transaction = transaction_of(call);
     transaction.phase = Phase::Queueing(Queue::default());
     Ok(call.ok())
+}
+
+/// The transaction of the connection, which begins if there is none.
+fn transaction_of<'a>(call: &'a mut Call<'_>) -> &'a mut ClientTransaction {
+    let order = call.serving.shared.databases.order();
+    let transaction = &mut call.connection.transaction;
+    transaction.get_or_insert_with(|| {
+        Box::new(ClientTransaction {
+            order,
+            ..ClientTransaction::default()
+        })
+    })
+}
+
+/// Follows swaps of databases: keys that were absent are watched in the databases that their numbers
+/// mean now. True if a key that was there is in one that was swapped.
+fn follow_swaps(watched: &mut Watched, before: u64, databases: &Databases) -> bool {
+    let moved: Vec<_> = (watched.iter())
+        .filter_map(|(key, seen)| {
+            let database = Database::of(key);
+            let now = databases.of(databases::number_in(before, database));
+            (now != database).then(|| (key.clone(), now, *seen))
+        })
+        .collect();
+    steps::count(watched.len());
+    for (key, database, _) in &moved {
+        watched.remove(key);
+        let key = database.stored(shown_key(key)).into_owned();
+        watched.insert(key, Seen::Version(0));
+    }
+    let was_there = |seen: &Seen| matches!(seen, Seen::Version(1..));
+    moved.iter().any(|(_, _, seen)| was_there(seen))
 }
 
 pub(super) fn discard(call: &mut Call<'_>) -> Result {
@@ -110,8 +145,13 @@ pub(super) fn watch(call: &mut Call<'_>) -> Result {
     if !call.connection.pending.is_empty() {
         return Ok(Flow::Later);
     }
-    let transaction = call.connection.transaction.get_or_insert_default();
+    let shared = Arc::clone(&call.serving.shared);
+    let transaction = transaction_of(call);
     let watched = Rc::clone(&transaction.watched);
+    let before = std::mem::replace(&mut transaction.order, shared.databases.order());
+    if before != transaction.order {
+        transaction.is_stale |= follow_swaps(&mut watched.borrow_mut(), before, &shared.databases);
+    }
     // One that is too long cannot exist, so it never changes. Of others the first version counts.
     let keys: HashSet<_> = (1..call.count())
         .map(|place| call.key_at(place))
@@ -289,34 +329,34 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
 /// Notes which shards a queued command may touch.
 fn note_reach(call: &mut Call<'_>, command: &Command) {
     let (arguments, input, core) = (call.arguments, call.input, &*call.core);
+    let (databases, number) = (&call.serving.shared.databases, call.connection.database);
     let is_one_shard = call.serving.shared.cores.len() == 1;
     let Some(queue) = call.connection.queue_mut() else {
         return;
     };
     let reach = &mut queue.reach;
-    let keys = scripts::key_places(command, arguments.len(), |place| {
-        arguments.get(place, input).to_vec()
-    });
-    if let Some(places) = keys {
-        for place in places {
-            steps::count(1);
-            reach.add(core.shard_of(stored_key(arguments.get(place, input))));
-        }
-        if is_one_shard {
-            reach.add(0);
-        }
-    } else if !command.has_keys() {
-        if !WITHOUT_SHARD.contains(&command.name) {
-            reach.add_all();
-        }
-    } else if arguments.len() > steps::PIECE || command.has_flag("movablekeys") {
-        // Also if its arguments count keys beside the one that its name tells.
-        reach.add_all();
-    } else {
-        for place in command.key_places(arguments.len()) {
-            steps::count(1);
-            reach.add(core.shard_of(stored_key(arguments.get(place, input))));
-        }
+    if command.name == "select" {
+        let number = integer(arguments.get(1, input)).ok();
+        queue.database = number.and_then(databases::number).or(queue.database);
+        return;
+    }
+    let has_keys = command.has_keys() || command.more_keys != MoreKeys::None;
+    if !has_keys && WITHOUT_SHARD.contains(&command.name) {
+        return;
+    }
+    let places = command.keys_in(arguments.len(), |place| arguments.get(place, input));
+    let is_of_keys = !places.is_empty() || matches!(command.more_keys, MoreKeys::OfScript(_));
+    if arguments.len() > steps::PIECE || !is_of_keys {
+        return reach.add_all();
+    }
+    if is_one_shard {
+        return reach.add(0);
+    }
+    let database = databases.of(queue.database.unwrap_or(number));
+    for place in places.iter() {
+        steps::count(1);
+        let key = database.stored(arguments.get(place, input));
+        reach.add(core.shard_of(&key));
     }
 }
 
@@ -385,13 +425,24 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     }
     let Some(ClientTransaction {
         watched,
-        phase: Phase::Queueing(queue),
+        phase: Phase::Queueing(mut queue),
+        order,
+        is_stale,
         ..
     }) = call.connection.transaction.take().map(|boxed| *boxed)
     else {
         return Ok(Flow::Done);
     };
-    let watched = watched.take();
+    let mut watched = watched.take();
+    let databases = &call.serving.shared.databases;
+    let is_swapped = order != databases.order();
+    if is_stale || is_swapped && follow_swaps(&mut watched, order, databases) {
+        return Ok(call.reply(|writer| writer.null_array()));
+    }
+    if is_swapped {
+        // The keys of its commands were of other shards.
+        queue.reach.add_all();
+    }
     let plan = plan(call, &queue);
     if watched.is_empty() && (queue.commands == 0 || plan.is_none() && queue.reach.is_empty()) {
         call.connection.replay(queue);
@@ -399,7 +450,8 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         return Ok(Flow::Done);
     }
     let slot = ReplaySlot::default();
-    let (reach, near) = (queue.reach, near_keys(&queue, plan.is_none()));
+    let known = (&call.serving.shared.databases, call.connection.database);
+    let (reach, near) = (queue.reach, near_keys(&queue, known, plan.is_none()));
     let phase = Phase::Committing(queue, Rc::clone(&slot));
     call.connection.transaction = Some(Box::new(ClientTransaction {
         phase,
@@ -533,10 +585,11 @@ fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
             number: call.number,
             arguments: &arguments,
             input,
+            typed: None,
             writes: false,
             plan: Some(&mut plan),
         };
-        match (command.run)(&mut planned) {
+        match run_with_stored_keys(&mut planned, command, |call, command| (command.run)(call)) {
             Ok(Flow::Done) => {}
             Ok(Flow::Later) => return None,
             Err(Refusal(text)) => plan.reply(|writer| writer.error(&text)),
@@ -563,7 +616,7 @@ pub(super) enum Outcome {
 
 /// Keys of queued commands, which are read before their sections are entered, if no plan reads
 /// them.
-fn near_keys(queue: &Queue, is_due: bool) -> Vec<Vec<u8>> {
+fn near_keys(queue: &Queue, (known, mut number): (&Databases, u8), is_due: bool) -> Vec<Vec<u8>> {
     let (mut keys, mut arguments, mut at) = (Vec::new(), Arguments::new(), 0);
     // More is not worth it.
     if !is_due || queue.bytes.len() > PLANNED_BYTES_MAX {
@@ -576,10 +629,17 @@ fn near_keys(queue: &Queue, is_due: bool) -> Vec<Vec<u8>> {
         steps::count_walked(next - at);
         let input = &queue.bytes[at..];
         if let Some(command) = find(arguments.get(0, input)) {
-            let places = command.key_places(arguments.len());
-            let named = places.map(|place| stored_key(arguments.get(place, input)));
+            if command.name == "select" {
+                let selected = integer(arguments.get(1, input)).ok();
+                number = selected.and_then(databases::number).unwrap_or(number);
+            }
+            let database = known.of(number);
+            let places = command.keys_in(arguments.len(), |place| arguments.get(place, input));
+            let named = places
+                .iter()
+                .map(|place| database.stored(arguments.get(place, input)));
             let possible = named.filter(|key| key.len() <= KEY_BYTES_MAX);
-            keys.extend(possible.map(<[u8]>::to_vec));
+            keys.extend(possible.map(Cow::into_owned));
         }
         at = next;
     }

@@ -23,7 +23,6 @@ use crate::types::element::{self, ElementKeys, Entry};
 use crate::types::encoding_limits::HASHTABLE;
 use crate::types::kind::Kind;
 use crate::types::replies::ReplyKind;
-use crate::words::stored_key;
 
 /// A client of the core, and the output of the command that uses it.
 pub(super) type Step<'a> = (&'a mut Core, &'a TaskOutput);
@@ -133,7 +132,7 @@ impl<'a> Call<'a> {
         }
         let arguments = self.owned_arguments();
         self.task(move |mut core, output, protocol| async move {
-            let key = stored_key(&arguments[1]);
+            let key = &arguments[1][..];
             let entries = places
                 .step_by(step)
                 .map(|place| of(&|beside| &arguments[place + beside][..]));

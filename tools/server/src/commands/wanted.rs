@@ -5,6 +5,7 @@
 use farcore::{Core, Error};
 
 use super::list_move::Move;
+use crate::databases::shown_key;
 use crate::long::list_changes::{Popped, take_off};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
@@ -14,7 +15,6 @@ use crate::types::list::side::Side;
 use crate::waits::key_queues::Awaited;
 use crate::waits::parked::{SourceErrors, Takes, Taking};
 use crate::waits::readiness::Readiness;
-use crate::words::shown_key;
 
 /// What a command takes from lists.
 #[derive(Clone, PartialEq, Eq, Debug)]

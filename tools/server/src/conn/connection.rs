@@ -21,6 +21,7 @@ use crate::conn::keys_under_way::KeysUnderWay;
 use crate::conn::output::Output;
 pub(crate) use crate::conn::reply_mode::ReplyMode;
 use crate::conn::sockets::Interest;
+use crate::conn::stored_keys::StoredKeys;
 use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
 use crate::conn::unauthenticated::Stay;
@@ -113,6 +114,8 @@ pub(crate) struct Connection {
     pub(crate) protocol: Protocol,
     /// Whose rights it has.
     pub(crate) user: Rc<CoreUser>,
+    /// The number of the database that it has selected.
+    pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
     /// It is counted among the unauthenticated ones; `None` of a client.
     pub(crate) stay: Option<Box<Stay>>,
@@ -151,6 +154,8 @@ pub(crate) struct Connection {
     pub(crate) kept_keys: Option<Box<KeptKeys>>,
     /// Keys of requests under way, if one may turn out to be about a long value.
     pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
+    /// The keys of the command that goes on later.
+    pub(crate) stored_keys: StoredKeys,
     /// Parts that were sent of a command that must go on later; its reply is promised.
     pub(crate) sent_parts: Option<usize>,
     pub(crate) output: Output,
@@ -228,6 +233,7 @@ impl Connection {
             id,
             protocol: Protocol::Resp2,
             user,
+            database: 0,
             is_authenticated,
             stay: None,
             guesses: Guesses::default(),
@@ -249,6 +255,7 @@ impl Connection {
             left: 0,
             kept_keys: None,
             keys_under_way: None,
+            stored_keys: StoredKeys::default(),
             sent_parts: None,
             output: Output::default(),
             pending: VecDeque::new(),

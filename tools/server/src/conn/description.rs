@@ -36,7 +36,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         flags.push('N');
     }
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         connection.id,
         connection.peer,
         connection.local_address(),
@@ -44,6 +44,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         connection.connected.elapsed().as_secs(),
         now_ms.saturating_sub(connection.heard_ms) / 1000,
         flags,
+        connection.database,
         channels,
         patterns,
         shard_channels,

@@ -20,6 +20,7 @@ pub(crate) mod reply_mode;
 pub(crate) mod reply_token;
 pub(crate) mod shared_bytes;
 pub(crate) mod sockets;
+pub(crate) mod stored_keys;
 pub(crate) mod subscribed;
 pub(crate) mod subscriber;
 #[cfg_attr(not(feature = "tls"), path = "tls_absent.rs")]

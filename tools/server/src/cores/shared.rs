@@ -19,6 +19,7 @@ use crate::cores::answers::{Answers, CoreAnswers};
 use crate::cores::message::{Message, Question};
 use crate::cores::open_clients::OpenClients;
 use crate::cores::port::CorePort;
+use crate::databases::Databases;
 use crate::events::classes::SelectedClasses;
 use crate::events::publication::Publication;
 use crate::events::removed_keys::HeldRemovals;
@@ -109,6 +110,8 @@ pub(crate) struct Shared {
     pub(crate) fanout: Fanout,
     /// Bytes of a record's value, at most.
     pub(crate) value_bytes_max: usize,
+    /// Which databases numbers mean.
+    pub(crate) databases: Databases,
     /// A large value may exist.
     has_large_values: AtomicBool,
     /// Some keys are in far memory, or were a second ago.
@@ -175,6 +178,7 @@ impl Shared {
             keepalive,
             long_places,
             value_bytes_max,
+            databases: Databases::default(),
             has_large_values: AtomicBool::new(has_keys),
             is_far_memory_used: AtomicBool::new(true),
             memory_limit: MemoryLimit::default(),

@@ -1,11 +1,11 @@
 //! Events of keys (`notify-keyspace-events`), and the messages that they make for subscribers of
-//! `__keyspace@0__:KEY` and `__keyevent@0__:EVENT`.
+//! `__keyspace@DB__:KEY` and `__keyevent@DB__:EVENT`.
 
 use std::sync::Arc;
 
+use crate::databases::{Database, Databases, shown_key};
 use crate::events::classes::EventClasses;
 use crate::events::publication::{Payload, Publication};
-use crate::words::shown_key;
 
 /// An event of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,18 +45,18 @@ pub(crate) struct SentEvents {
 pub(crate) fn messages(
     event: &KeyEvent,
     classes: EventClasses,
+    databases: &Databases,
 ) -> impl Iterator<Item = Publication> {
     let (name, key) = (event.name.as_bytes(), shown_key(&event.key));
-    let message = |prefix: &str, channel: &[u8], payload: &[u8]| Publication {
+    let number = databases.number(Database::of(&event.key));
+    let message = |kind: &str, channel: &[u8], payload: &[u8]| Publication {
         is_sharded: false,
-        channel: [prefix.as_bytes(), channel].concat(),
+        channel: [format!("__{kind}@{number}__:").as_bytes(), channel].concat(),
         payload: Payload::Short(payload.to_vec()),
         charge: None,
     };
-    let of_key =
-        (classes.any_of(EventClasses::KEYSPACE)).then(|| message("__keyspace@0__:", key, name));
-    let of_event =
-        (classes.any_of(EventClasses::KEYEVENT)).then(|| message("__keyevent@0__:", name, key));
+    let of_key = (classes.any_of(EventClasses::KEYSPACE)).then(|| message("keyspace", key, name));
+    let of_event = (classes.any_of(EventClasses::KEYEVENT)).then(|| message("keyevent", name, key));
     of_key.into_iter().chain(of_event)
 }
 
@@ -70,7 +70,7 @@ mod tests {
         let channels = |text: &str| {
             let classes = EventClasses::parse(text.as_bytes()).expect(text);
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-            messages(&event, classes)
+            messages(&event, classes, &Databases::default())
                 .map(|message| {
                     let Payload::Short(payload) = message.payload else {
                         unreachable!("events are short");

@@ -17,10 +17,14 @@ pub(crate) struct Monitors {
 pub(crate) fn write_line<'a>(
     lines: &mut Vec<u8>,
     at_us: u64,
-    peer: SocketAddr,
+    (database, peer): (u8, SocketAddr),
     arguments: impl Iterator<Item = &'a [u8]>,
 ) {
-    let mut text = format!("+{}.{:06} [0 {peer}]", at_us / 1_000_000, at_us % 1_000_000);
+    let mut text = format!(
+        "+{}.{:06} [{database} {peer}]",
+        at_us / 1_000_000,
+        at_us % 1_000_000
+    );
     for argument in arguments {
         text.push_str(" \"");
         for &byte in argument {
@@ -55,7 +59,7 @@ mod tests {
         write_line(
             &mut lines,
             1_339_518_083_107_412,
-            peer,
+            (0, peer),
             arguments.into_iter(),
         );
         let expected = concat!(

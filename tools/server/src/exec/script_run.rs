@@ -56,6 +56,8 @@ pub(crate) struct ScriptRun {
     pub(crate) output: Output,
     pub(crate) mode: ReplyMode,
     pub(crate) protocol: Protocol,
+    /// The number of the database that the client has selected.
+    pub(crate) database: u8,
     pub(crate) name: &'static str,
 }
 

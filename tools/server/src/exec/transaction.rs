@@ -42,6 +42,10 @@ pub(crate) struct ClientTransaction {
     /// Shared with the task of a `WATCH`.
     pub(crate) watched: Rc<RefCell<Watched>>,
     pub(crate) phase: Phase,
+    /// What the numbers of databases meant when it began, or keys were watched last.
+    pub(crate) order: u64,
+    /// A watched key was in a database that was swapped: `EXEC` does nothing.
+    pub(crate) is_stale: bool,
     /// What the watched keys take.
     pub(crate) held: Vec<Charge>,
     /// Keys to which commands have added elements: clients that wait for them are woken when all
@@ -121,6 +125,8 @@ pub(crate) struct Queue {
     pub(crate) is_alone: bool,
     /// The shards that the commands may touch.
     pub(crate) reach: Reach,
+    /// The number of the database that a queued `SELECT` has selected.
+    pub(crate) database: Option<u8>,
     /// Of the command that is being added: where it begins, its next argument, and the bytes of
     /// that which are there.
     pub(crate) adding: (usize, usize, usize),

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::cores::shared::Shared;
+use crate::databases::{Counts, DATABASES};
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
 use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures};
@@ -33,7 +34,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("acllog-max-len", shared.users.denials_kept().to_string()),
         ("acl-pubsub-default", channels.to_owned()),
         ("appendonly", "no".to_owned()),
-        ("databases", "1".to_owned()),
+        ("databases", DATABASES.to_string()),
         ("latency-monitor-threshold", "0".to_owned()),
         (
             "busy-reply-threshold",
@@ -79,7 +80,8 @@ fn policy(shared: &Shared) -> &'static str {
 /// What the sections are made from.
 pub(crate) struct Gathering<'a> {
     shared: &'a Shared,
-    keys: u64,
+    /// Keys of each database, by its number.
+    keys_of: Counts,
     failures: Vec<(String, u64)>,
     now: Baseline,
     /// Where the figures that are shown begin.
@@ -87,12 +89,12 @@ pub(crate) struct Gathering<'a> {
 }
 
 impl<'a> Gathering<'a> {
-    pub(crate) fn of(shared: &'a Shared, keys: u64, failures: Failures) -> Self {
+    pub(crate) fn of(shared: &'a Shared, keys_of: Counts, failures: Failures) -> Self {
         let since = shared.baseline.lock();
         let since = since.unwrap_or_else(PoisonError::into_inner).clone();
         Self {
             shared,
-            keys,
+            keys_of,
             failures: failures.sorted(),
             now: shared.figures(),
             since,
@@ -546,8 +548,10 @@ fn cluster(_: &Gathering<'_>, text: &mut String) {
 
 /// Keys that expire are not counted: their number is 0.
 fn keyspace(gathered: &Gathering<'_>, text: &mut String) {
-    let keys = gathered.keys;
-    if keys > 0 {
-        line(text, "db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+    for (number, &keys) in gathered.keys_of.iter().enumerate() {
+        if keys > 0 {
+            let name = format!("db{number}");
+            line(text, &name, format_args!("keys={keys},expires=0,avg_ttl=0"));
+        }
     }
 }

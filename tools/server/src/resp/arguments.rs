@@ -1,10 +1,36 @@
 //! The arguments of one command, as places in the input, and how far its parse has come.
 
-/// A place in the input, or in the text of an inline command.
+/// A place in the input, or in a text beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
+}
+
+/// The bit of both ends of a place in the text.
+const IN_TEXT: usize = 1 << (usize::BITS - 1);
+
+impl Span {
+    /// A place in the text.
+    pub(super) fn in_text(start: usize, end: usize) -> Self {
+        Self {
+            start: start | IN_TEXT,
+            end: end | IN_TEXT,
+        }
+    }
+
+    fn is_in_text(self) -> bool {
+        self.start & IN_TEXT != 0
+    }
+
+    fn bytes(self) -> usize {
+        self.end - self.start
+    }
+
+    /// The bytes at a place in the text.
+    pub(super) fn of_text(self, text: &[u8]) -> Option<&[u8]> {
+        text.get(self.start & !IN_TEXT..self.end & !IN_TEXT)
+    }
 }
 
 /// The arguments of one command.
@@ -15,9 +41,11 @@ pub(super) struct Span {
 #[derive(Default, Debug)]
 pub struct Arguments {
     pub(super) spans: Vec<Span>,
-    /// The arguments of an inline command, without quotes and escapes.
+    /// The arguments of an inline command, without quotes and escapes; and those that replace some of
+    /// the input.
     pub(super) text: Vec<u8>,
-    pub(super) is_inline: bool,
+    /// Bytes of all, if some were replaced; else 0.
+    replaced_bytes: usize,
     /// Of an incomplete command: where its next bulk string begins.
     pub(super) at: usize,
     /// Of an incomplete command: bulk strings that are not parsed yet.
@@ -66,6 +94,9 @@ impl Arguments {
     /// Bytes of the arguments, at most.
     #[must_use]
     pub fn span_bytes(&self) -> usize {
+        if self.replaced_bytes > 0 {
+            return self.replaced_bytes;
+        }
         match (self.spans.first(), self.spans.last()) {
             (Some(first), Some(last)) => last.end.saturating_sub(first.start),
             _ => 0,
@@ -78,6 +109,33 @@ impl Arguments {
         size_of::<Self>() + self.spans.capacity() * size_of::<Span>() + self.text.capacity()
     }
 
+    /// Goes on to become a copy of others up to their argument `end`, with some of them replaced:
+    /// `write` is given each of these and appends what replaces it. What lies in the input is not copied.
+    pub(crate) fn replace(
+        &mut self,
+        (others, input): (&Self, &[u8]),
+        end: usize,
+        is_replaced: impl Fn(usize) -> bool,
+        mut write: impl FnMut(&[u8], &mut Vec<u8>),
+    ) {
+        if self.spans.is_empty() {
+            self.text.extend_from_slice(&others.text);
+            self.replaced_bytes = others.span_bytes();
+        }
+        let begun = self.spans.len();
+        for (place, &span) in others.spans.iter().enumerate().take(end).skip(begun) {
+            if !is_replaced(place) {
+                self.spans.push(span);
+                continue;
+            }
+            let start = self.text.len();
+            write(others.bytes(span, input), &mut self.text);
+            let replaced = Span::in_text(start, self.text.len());
+            self.replaced_bytes += replaced.bytes().saturating_sub(span.bytes());
+            self.spans.push(replaced);
+        }
+    }
+
     /// Of an incomplete array: where its next bulk string begins, and how many are not parsed.
     #[must_use]
     pub(crate) fn rest(&self) -> (usize, usize) {
@@ -88,7 +146,7 @@ impl Arguments {
     pub fn clear(&mut self) {
         self.spans.clear();
         self.text.clear();
-        self.is_inline = false;
+        self.replaced_bytes = 0;
         self.finish();
     }
 
@@ -104,8 +162,11 @@ impl Arguments {
 
     #[inline]
     fn bytes<'a>(&'a self, span: Span, input: &'a [u8]) -> &'a [u8] {
-        let source = if self.is_inline { &self.text } else { input };
-        let bytes = source.get(span.start..span.end);
+        let bytes = if span.is_in_text() {
+            span.of_text(&self.text)
+        } else {
+            input.get(span.start..span.end)
+        };
         debug_assert!(bytes.is_some(), "not the input that was parsed");
         bytes.unwrap_or_default()
     }

@@ -22,10 +22,7 @@ pub(super) fn split(
         }
         let start = text.len();
         rest = argument(rest, text)?;
-        spans.push(Span {
-            start,
-            end: text.len(),
-        });
+        spans.push(Span::in_text(start, text.len()));
     }
 }
 
@@ -115,7 +112,7 @@ mod tests {
     fn arguments(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let (mut text, mut spans) = (Vec::new(), Vec::new());
         split(line, &mut text, &mut spans)?;
-        let bytes = |span: &Span| text[span.start..span.end].to_vec();
+        let bytes = |span: &Span| span.of_text(&text).unwrap_or_default().to_vec();
         Ok(spans.iter().map(bytes).collect())
     }
 

@@ -212,7 +212,6 @@ fn line_command(
     let Some(end) = line_end(input, b'\n', limits, &mut arguments.searched, too_long)? else {
         return Ok(more(input));
     };
-    arguments.is_inline = true;
     // The carriage return before the end, if any, is a space to it.
     inline::split(&input[..end], &mut arguments.text, &mut arguments.spans)?;
     Ok(Progress::Complete { consumed: end + 1 })

@@ -99,7 +99,7 @@ impl Serving {
                 };
                 *next += 1;
                 steps.spend(EVENT_STEPS);
-                for message in messages(event, *classes) {
+                for message in messages(event, *classes, &self.shared.databases) {
                     if message.channel.len() > CHANNEL_BYTES_MAX {
                         // Only patterns can have subscribed to it.
                         self.counters().unsent_events.add(1);

@@ -30,7 +30,8 @@ impl Serving {
         arguments: impl Iterator<Item = &'a [u8]>,
     ) {
         let at_us = farcore_tuning::system_ns() / 1000;
-        write_line(&mut self.monitors.lines, at_us, connection.peer, arguments);
+        let client = (connection.database, connection.peer);
+        write_line(&mut self.monitors.lines, at_us, client, arguments);
     }
 
     /// Has a connection watch.

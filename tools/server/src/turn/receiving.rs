@@ -503,6 +503,7 @@ impl Serving {
             number,
             arguments,
             input,
+            typed: None,
             writes: false,
             plan: None,
         };

@@ -239,6 +239,7 @@ impl Serving {
                 number,
                 arguments: &parsing.arguments,
                 input: &queue.bytes[*at..],
+                typed: None,
                 writes: false,
                 plan: None,
             };

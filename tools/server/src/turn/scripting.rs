@@ -20,7 +20,6 @@ use crate::resp::Protocol;
 use crate::scripts::owner_of;
 use crate::serving::Serving;
 use crate::steps;
-use crate::words::stored_key;
 
 /// Why a script ends that was killed; as Redis.
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
@@ -83,6 +82,7 @@ impl Serving {
                     } else {
                         Protocol::Resp2
                     };
+                    let database = connection.database;
                     let is_free = connection.user.may_all();
                     let denied = (!is_free)
                         .then(|| commands::refused_in_script(self, connection, &words))
@@ -90,7 +90,7 @@ impl Serving {
                     let Some(run) = &mut connection.script else {
                         return true;
                     };
-                    self.called(core, run, &words, denied)
+                    self.called(core, (run, database), &words, denied)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -190,12 +190,12 @@ impl Serving {
     fn called(
         &mut self,
         core: &Core,
-        run: &mut ScriptRun,
+        (run, database): (&mut ScriptRun, u8),
         words: &[Vec<u8>],
         denied: Option<String>,
     ) -> Next {
         let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
-        match self.admit_called(core, run, words, denied) {
+        match self.admit_called(core, (run, database), words, denied) {
             Ok(writes) => run.has_written |= writes,
             Err(text) => {
                 let command = words.first().and_then(|name| commands::find(name));
@@ -225,7 +225,7 @@ impl Serving {
     fn admit_called(
         &self,
         core: &Core,
-        run: &ScriptRun,
+        (run, database): (&ScriptRun, u8),
         words: &[Vec<u8>],
         denied: Option<String>,
     ) -> Result<bool, String> {
@@ -251,8 +251,9 @@ impl Serving {
                 ));
             }
             CalledKeys::At(places) => {
-                for word in places.iter().filter_map(|place| words.get(*place)) {
-                    if !reach.has(core.shard_of(stored_key(word))) {
+                let database = self.shared.databases.of(database);
+                for word in places.iter().filter_map(|place| words.get(place)) {
+                    if !reach.has(core.shard_of(&database.stored(word))) {
                         let key = String::from_utf8_lossy(word);
                         let key: String = key.chars().take(128).collect();
                         return Err(format!(
@@ -280,6 +281,7 @@ impl Serving {
         };
         connection.output = std::mem::take(&mut run.output);
         (connection.reply_mode, connection.protocol) = (run.mode, run.protocol);
+        connection.database = run.database;
         connection.last_command = run.name;
         if let Some(interpreter) = run.interpreter.take() {
             self.scripts.give_back(interpreter);
@@ -354,6 +356,7 @@ impl Connection {
     /// Begins a script: from now on the output takes replies of its commands.
     pub(crate) fn begin_script(&mut self, mut run: Box<ScriptRun>) {
         run.output = std::mem::take(&mut self.output);
+        run.database = self.database;
         run.mode = std::mem::replace(&mut self.reply_mode, ReplyMode::On);
         run.protocol = std::mem::replace(&mut self.protocol, Protocol::Resp2);
         self.script = Some(run);

@@ -1,0 +1,169 @@
+//! Commands about databases: which one a connection has, what each has, and keys between two.
+//!
+//! All databases lie in one engine, so while only the first is used its keys are counted and cleared at
+//! once. Of several, the keys of one are found by a walk over all.
+
+use std::time::Instant;
+
+use farcore::{Answer, Core, Cursor, Operation, ScanOptions};
+
+use super::arguments::{integer, is_option};
+use super::renames;
+use super::{Call, Flow, Refusal, SYNTAX};
+use crate::cores::shared::Shared;
+use crate::databases::{Counts, Database, OUT_OF_RANGE, number, shown_key};
+use crate::steps;
+
+type Result = std::result::Result<Flow, Refusal>;
+
+/// Keys that a step of a walk looks at.
+const KEYS_A_STEP: usize = 256;
+
+impl Call<'_> {
+    /// The connection's database, for what is about the keys of one; `None` if it has all that there
+    /// are.
+    pub(super) fn database_among_several(&self) -> Option<Database> {
+        let (databases, database) = (&self.serving.shared.databases, self.database());
+        (databases.are_several() || database != Database::default()).then_some(database)
+    }
+}
+
+pub(super) fn select(call: &mut Call<'_>) -> Result {
+    let selected = number(integer(call.argument(1))?).ok_or(OUT_OF_RANGE)?;
+    call.connection.database = selected;
+    Ok(call.ok())
+}
+
+pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
+    let parsed = |place, what: &str| {
+        let text = format!("ERR invalid {what} DB index");
+        integer(call.argument(place)).map_err(|_| Refusal(text))
+    };
+    let (one, other) = (parsed(1, "first")?, parsed(2, "second")?);
+    let (one, other) = number(one).zip(number(other)).ok_or(OUT_OF_RANGE)?;
+    call.serving.shared.databases.swap(one, other);
+    Ok(call.ok())
+}
+
+pub(super) fn move_to(call: &mut Call<'_>) -> Result {
+    let selected = number(integer(call.argument(2))?).ok_or(OUT_OF_RANGE)?;
+    let databases = &call.serving.shared.databases;
+    let target = databases.of(selected);
+    if target == call.database() {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    databases.note_used(target);
+    let from = call.key().to_vec();
+    let to = target.stored(shown_key(&from)).into_owned();
+    Ok(renames::move_between(call, from, to))
+}
+
+pub(super) fn dbsize(call: &mut Call<'_>) -> Result {
+    let database = call.database_among_several();
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let count = match database {
+            None => core.len().await,
+            Some(database) => count(&mut core)
+                .await
+                .map(|counts| counts.get(database.place()).copied().unwrap_or(0)),
+        };
+        output.finish(protocol, count, |writer, count| {
+            writer.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        });
+        core
+    }))
+}
+
+/// The keys of each database by its number, as they are or were lately.
+pub(super) async fn counts_by_number(core: &mut Core, shared: &Shared) -> farcore::Result<Counts> {
+    let databases = &shared.databases;
+    if !databases.are_several() {
+        let mut counts = Counts::default();
+        counts[0] = core.len().await?;
+        return Ok(counts);
+    }
+    if let Some(counts) = databases.counts() {
+        return Ok(databases.by_number(&counts));
+    }
+    let begun = Instant::now();
+    let counts = count(core).await?;
+    databases.note_counts(counts, begun.elapsed());
+    Ok(databases.by_number(&counts))
+}
+
+/// The keys of all databases. It walks over all.
+async fn count(core: &mut Core) -> farcore::Result<Counts> {
+    let mut counts = Counts::default();
+    let mut cursor = Some(Cursor::START);
+    while let Some(at) = cursor {
+        let page = page_of(core, at).await?;
+        for entry in page.entries() {
+            if let Some(count) = counts.get_mut(Database::of(entry.key).place()) {
+                *count += 1;
+            }
+        }
+        cursor = page.next();
+    }
+    Ok(counts)
+}
+
+/// Names of some keys.
+async fn page_of(core: &mut Core, at: Cursor) -> farcore::Result<farcore::ScanPage> {
+    steps::end_slice(core).await;
+    let options = ScanOptions {
+        values: false,
+        entries: KEYS_A_STEP,
+    };
+    let page = core.scan(at, options).await?;
+    steps::count(page.entries().count());
+    Ok(page)
+}
+
+pub(super) fn flushall(call: &mut Call<'_>) -> Result {
+    flush(call, None)
+}
+
+pub(super) fn flushdb(call: &mut Call<'_>) -> Result {
+    let database = call.database_among_several();
+    flush(call, database)
+}
+
+/// Removes the keys of one database, or all.
+fn flush(call: &mut Call<'_>, database: Option<Database>) -> Result {
+    let is_known = |option| is_option(option, "async") || is_option(option, "sync");
+    if call.count() > 2 || (call.count() == 2 && !is_known(call.argument(1))) {
+        return Err(SYNTAX.into());
+    }
+    Ok(call.task(move |mut core, output, protocol| async move {
+        let cleared = match database {
+            None => core.clear().await.map(|_| ()),
+            Some(database) => clear(&mut core, database).await,
+        };
+        output.finish(protocol, cleared, |writer, ()| writer.simple("OK"));
+        core
+    }))
+}
+
+/// Removes the keys of one database that are there when it begins, and maybe some that come meanwhile.
+async fn clear(core: &mut Core, database: Database) -> farcore::Result<()> {
+    let mut cursor = Some(Cursor::START);
+    while let Some(at) = cursor {
+        let page = page_of(core, at).await?;
+        let keys: Vec<_> = (page.entries().map(|entry| entry.key))
+            .filter(|key| Database::of(key) == database)
+            .collect();
+        let mut failed = None;
+        let deletes = keys.iter().map(|&key| Operation::Delete { key });
+        core.many(deletes, |_, answer| {
+            if let Answer::Failed(error) = answer {
+                failed = Some(error.clone());
+            }
+        })
+        .await?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        cursor = page.next();
+    }
+    Ok(())
+}

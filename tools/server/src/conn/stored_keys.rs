@@ -1,0 +1,23 @@
+//! How far the keys of a connection's command are as they are stored, while the command goes on later.
+
+use crate::memory::Charge;
+use crate::resp::Arguments;
+
+/// How far the keys of a command with many arguments are as they are stored.
+#[derive(Debug, Default)]
+pub(crate) enum StoredKeys {
+    /// None was looked at.
+    #[default]
+    Unknown,
+    /// The keys among so many arguments are stored as they were typed.
+    AsTyped(usize),
+    /// Some are not: these are the arguments with the keys as they are stored, as far as they are made.
+    Replaced(Box<ReplacedKeys>),
+}
+
+/// Arguments of a command with their keys as they are stored.
+#[derive(Debug)]
+pub(crate) struct ReplacedKeys {
+    pub(crate) arguments: Arguments,
+    pub(crate) held: Charge,
+}

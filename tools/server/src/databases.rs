@@ -1,0 +1,263 @@
+//! The databases of a server: all lie in one engine, and a key's database is part of the key under
+//! which it is stored.
+//!
+//! ```text
+//! database 0:  | key |                      unless it is empty or begins with a 0
+//! all others:  | 0 | database:1 | key |
+//! ```
+//!
+//! - I1: a stored key tells its database and its client's key, and no two keys share one.
+//! - I2: `SWAPDB` changes which database a number means; no key is stored anew.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many there are.
+pub(crate) const DATABASES: u8 = 16;
+/// What a client reads of a number that is none of a database; as Redis.
+pub(crate) const OUT_OF_RANGE: &str = "ERR DB index is out of range";
+
+/// Bits of a database in a word.
+const BITS: u32 = 4;
+/// Each number means the database of that number.
+const IN_ORDER: u64 = 0xfedc_ba98_7654_3210;
+/// The first byte of a stored key that names its database.
+const MARK: u8 = 0;
+/// Bytes of what names a database.
+const NAME_BYTES: usize = 2;
+
+/// A database, as its keys are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Database(u8);
+
+impl Database {
+    /// True if a key is stored as its client writes it.
+    #[inline]
+    pub(crate) fn keeps(self, key: &[u8]) -> bool {
+        self.0 == 0 && key.first().is_some_and(|first| *first != MARK)
+    }
+
+    /// Appends a client's key as it is stored.
+    pub(crate) fn write(self, key: &[u8], into: &mut Vec<u8>) {
+        if !self.keeps(key) {
+            into.extend([MARK, self.0]);
+        }
+        into.extend_from_slice(key);
+    }
+
+    /// A client's key as it is stored.
+    pub(crate) fn stored(self, key: &[u8]) -> Cow<'_, [u8]> {
+        if self.keeps(key) {
+            return Cow::Borrowed(key);
+        }
+        let mut stored = Vec::with_capacity(NAME_BYTES + key.len());
+        self.write(key, &mut stored);
+        Cow::Owned(stored)
+    }
+
+    /// The database of a stored key. One that another interface has stored may be of none.
+    #[inline]
+    pub(crate) fn of(stored: &[u8]) -> Self {
+        match stored {
+            [MARK, database, ..] => Self(*database),
+            _ => Self(0),
+        }
+    }
+
+    /// Its place among all.
+    pub(crate) fn place(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// A client's key from the one under which it is stored.
+#[inline]
+pub(crate) fn shown_key(stored: &[u8]) -> &[u8] {
+    match stored {
+        [MARK, _, key @ ..] => key,
+        key => key,
+    }
+}
+
+/// Keys of each database, by its place or its number.
+pub(crate) type Counts = [u64; DATABASES as usize];
+
+/// Counts are as good as new for this many times what it took to count.
+const COUNTED_FOR: u32 = 30;
+
+/// Which databases the numbers of clients mean, and whether there is more than the first.
+#[derive(Debug)]
+pub(crate) struct Databases {
+    /// Four bits for each number, those of 0 first.
+    order: AtomicU64,
+    /// A bit for each database that may have keys, but the first.
+    used: AtomicU64,
+    /// The keys of each, and until when they are not counted again.
+    counts: Mutex<Option<(Counts, Instant)>>,
+}
+
+impl Default for Databases {
+    fn default() -> Self {
+        Self {
+            order: AtomicU64::new(IN_ORDER),
+            used: AtomicU64::new(0),
+            counts: Mutex::default(),
+        }
+    }
+}
+
+impl Databases {
+    /// The database that a number means.
+    #[inline]
+    pub(crate) fn of(&self, number: u8) -> Database {
+        // ORDERING: relaxed; a core that sees a swap late is like one whose commands came before.
+        in_order(self.order.load(Ordering::Relaxed), number)
+    }
+
+    /// The number that means a database.
+    pub(crate) fn number(&self, database: Database) -> u8 {
+        number_in(self.order(), database)
+    }
+
+    /// What all numbers mean, as one word: it differs after a swap.
+    pub(crate) fn order(&self) -> u64 {
+        self.order.load(Ordering::Relaxed)
+    }
+
+    /// Has two numbers mean each other's databases.
+    pub(crate) fn swap(&self, one: u8, other: u8) {
+        for number in [one, other] {
+            self.note_used(self.of(number));
+        }
+        let swapped = |order: u64| {
+            let (first, second) = (in_order(order, one), in_order(order, other));
+            let difference = u64::from(first.0 ^ second.0);
+            let shift = |number: u8| BITS * u32::from(number);
+            Some(order ^ difference << shift(one) ^ difference << shift(other))
+        };
+        if one != other {
+            let _ = (self.order).fetch_update(Ordering::Relaxed, Ordering::Relaxed, swapped);
+        }
+    }
+
+    /// The keys of each database, by place, if they were counted lately.
+    pub(crate) fn counts(&self) -> Option<Counts> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let lately = counts.filter(|(_, until)| Instant::now() < *until);
+        lately.map(|(counts, _)| counts)
+    }
+
+    /// Notes how many keys each database has, and how long it took to count them.
+    pub(crate) fn note_counts(&self, counts: Counts, took: Duration) {
+        let until = Instant::now() + took * COUNTED_FOR;
+        let mut last = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((counts, until));
+    }
+
+    /// Counts by place as counts by number.
+    pub(crate) fn by_number(&self, counts: &Counts) -> Counts {
+        std::array::from_fn(|number| {
+            let number = u8::try_from(number).unwrap_or_default();
+            counts[self.of(number).place()]
+        })
+    }
+
+    /// Notes that a key is about to be stored in a database.
+    #[inline]
+    pub(crate) fn note_used(&self, database: Database) {
+        let bit = 1 << database.0 & !1;
+        // ORDERING: relaxed; whoever counts keys meanwhile counts them as if before.
+        if self.used.load(Ordering::Relaxed) & bit != bit {
+            self.used.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// True if databases other than the first may have keys.
+    #[inline]
+    pub(crate) fn are_several(&self) -> bool {
+        self.used.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The number that means a database in an order.
+pub(crate) fn number_in(order: u64, database: Database) -> u8 {
+    let mut numbers = 0..DATABASES;
+    let number = numbers.find(|&number| in_order(order, number) == database);
+    number.unwrap_or_default()
+}
+
+/// The database that a number means in an order.
+#[inline]
+fn in_order(order: u64, number: u8) -> Database {
+    let mask = u64::from(DATABASES) - 1;
+    let database = order >> (BITS * u32::from(number % DATABASES)) & mask;
+    Database(u8::try_from(database).unwrap_or(0))
+}
+
+/// The number of a database, if there is one of that number.
+pub(crate) fn number(value: i64) -> Option<u8> {
+    u8::try_from(value)
+        .ok()
+        .filter(|number| *number < DATABASES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn keys_of_all_databases_are_stored_apart_and_shown_as_they_are() {
+        let mut seen = HashSet::new();
+        let keys: [&[u8]; 8] = [
+            b"", b"k", b"\0", b"\0k", b"\0\0k", b"\0\x01k", b"\x01k", b"{k}",
+        ];
+        for number in 0..DATABASES {
+            let database = Databases::default().of(number);
+            for key in keys {
+                let stored = database.stored(key).into_owned();
+                assert!(!stored.is_empty());
+                assert_eq!(shown_key(&stored), key);
+                assert_eq!(Database::of(&stored), database);
+                assert!(seen.insert(stored), "{number} {key:?}");
+            }
+        }
+        assert_eq!(&*Database(0).stored(b"k"), b"k");
+    }
+
+    #[test]
+    fn numbers_are_swapped_and_back() {
+        let databases = Databases::default();
+        assert!(!databases.are_several());
+        databases.swap(0, 0);
+        assert!(!databases.are_several());
+        databases.swap(3, 9);
+        databases.swap(9, 0);
+        let means = |number| databases.of(number).place();
+        assert_eq!([means(3), means(9), means(0), means(1)], [9, 0, 3, 1]);
+        for number in 0..DATABASES {
+            assert_eq!(databases.number(databases.of(number)), number);
+        }
+        databases.swap(0, 9);
+        databases.swap(9, 3);
+        assert_eq!(databases.order(), IN_ORDER);
+        databases.swap(1, 2);
+        let counts = std::array::from_fn(|place| 10 * place as u64);
+        assert_eq!(databases.by_number(&counts)[..4], [0, 20, 10, 30]);
+        assert_eq!(databases.counts(), None);
+        databases.note_counts(counts, Duration::from_secs(9));
+        assert_eq!(databases.counts(), Some(counts));
+        assert!(databases.are_several());
+    }
+
+    #[test]
+    fn numbers_of_databases_are_those_below_their_count() {
+        assert_eq!(number(0), Some(0));
+        assert_eq!(number(15), Some(15));
+        for value in [-1, 16, 256, i64::MAX] {
+            assert_eq!(number(value), None);
+        }
+    }
+}
