@@ -22,6 +22,7 @@ use crate::events::deliveries::Deliveries;
 use crate::events::monitors::Monitors;
 use crate::events::operation_events::Noted;
 use crate::events::subscriptions::Subscriptions;
+use crate::events::tracking::CoreTracking;
 use crate::exec::script_queues::ScriptQueues;
 use crate::exec::sections::ExecSections;
 use crate::figures::counters::CoreCounters;
@@ -113,6 +114,8 @@ pub(crate) struct Serving {
     pub(crate) users: CoreUsers,
     /// What its clients were refused.
     pub(crate) denials: Denials,
+    /// What its clients cache.
+    pub(crate) tracking: CoreTracking,
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
@@ -190,6 +193,7 @@ impl Serving {
             tasks: Tasks::default(),
             users,
             denials: Denials::default(),
+            tracking: CoreTracking::default(),
             slow: SlowLog::default(),
             failures: Failures::default(),
             monitors: Monitors::default(),

@@ -197,10 +197,7 @@ fn set_user(call: &mut Call<'_>) -> Result {
 
 /// Has every core look at the newest users.
 async fn renew(shared: &Arc<Shared>, core: &Core) {
-    shared
-        .question_all(Question::RenewUsers)
-        .wait(core)
-        .await;
+    shared.question_all(Question::RenewUsers).wait(core).await;
 }
 
 /// Disconnects clients.

@@ -86,7 +86,10 @@ mod tests {
         for category in LINES.values().flat_map(|line| &line.categories) {
             assert!(catalogue::category(category.as_bytes()).is_some());
         }
-        let names: Vec<_> = TEXT.lines().filter_map(|line| line.split('\t').next()).collect();
+        let names: Vec<_> = TEXT
+            .lines()
+            .filter_map(|line| line.split('\t').next())
+            .collect();
         assert!(names.is_sorted());
     }
 }

@@ -70,6 +70,8 @@ enum Change {
     Nothing,
     SlowerThan(i64),
     SlowCommands(usize),
+    /// Keys that are noted for clients which cache them; 0 is no limit.
+    TrackedKeys(usize),
     /// Refusals that `ACL LOG` keeps.
     Denials(usize),
     /// New users have all channels.
@@ -116,6 +118,10 @@ impl Change {
                     );
                 }
             },
+            "tracking-table-max-keys" => {
+                let keys = number(0..=i64::MAX)?;
+                Self::TrackedKeys(usize::try_from(keys).unwrap_or(0))
+            }
             "maxmemory" => Self::memory(shared, value)?,
             "tcp-keepalive" => {
                 let seconds = number(0..=SECONDS_MAX.into())?;
@@ -153,6 +159,10 @@ impl Change {
             Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
             Self::SlowCommands(count) => shared.slow.commands_max.store(count, Ordering::Relaxed),
             Self::Denials(count) => shared.users.denials_max.store(count, Ordering::Relaxed),
+            Self::TrackedKeys(count) => {
+                shared.tracking.keys_max.store(count, Ordering::Relaxed);
+                shared.wake_all();
+            }
             Self::AllChannels(have) => shared.users.set_all_channels(have),
             Self::EncodingLimit(limit) => {
                 if let Some((setting, _)) = shared.encoding_limits.of_setting(name) {
@@ -161,7 +171,7 @@ impl Change {
             }
             Self::Events(classes) => {
                 shared.event_classes.store(classes);
-                removal_watch::watch(shared, classes);
+                removal_watch::watch(shared, shared.event_classes.load());
             }
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {

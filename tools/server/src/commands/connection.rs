@@ -69,6 +69,8 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result {
         // Many end in slices.
         return Ok(Flow::Later);
     }
+    let (number, connection) = (call.number, &mut *call.connection);
+    call.serving.end_tracking(number, connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.database = 0;
     // The library stays what it is; as Redis.

@@ -6,7 +6,7 @@ use super::command::Command;
 use super::flow::{Flow, REPEATED_BYTES_MAX, Refusal, repeated};
 use super::stored_keys::run_with_stored_keys;
 use super::table::find;
-use super::{channels, connection, long_set, pausing, rights, transactions};
+use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
@@ -25,9 +25,15 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             // It was counted and shown when it was queued, unless a script calls it.
             let is_replayed = call.connection.is_executing();
             let is_counted = is_replayed && call.connection.script.is_none();
+            if call.connection.tracker.is_some() {
+                tracking::note(call, command);
+            }
             let flow = run_with_stored_keys(call, command, run_admitted);
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
+            }
+            if call.connection.tracker.is_some() {
+                tracking::note_run(call, command);
             }
             let counters = call.serving.counters();
             if let Some(counters) = counters.calls.get(command.place()) {

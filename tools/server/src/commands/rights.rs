@@ -48,7 +48,11 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Words<'a, F> {
 
     /// The argument at a place.
     pub(crate) fn word(&self, place: usize) -> &'a [u8] {
-        if place < self.count { (self.argument)(place) } else { &[] }
+        if place < self.count {
+            (self.argument)(place)
+        } else {
+            &[]
+        }
     }
 }
 
@@ -120,7 +124,9 @@ pub(super) fn admit(call: &mut Call<'_>, command: &'static Command) -> Result<()
     subcommand::check(call, command)?;
     let (arguments, input) = (call.arguments, call.input);
     let user = call.connection.user.now();
-    let words = Words::new(command, arguments.len(), |place| arguments.get(place, input));
+    let words = Words::new(command, arguments.len(), |place| {
+        arguments.get(place, input)
+    });
     let comparisons = user.key_patterns() * arguments.len();
     if comparisons > COMPARISONS_MAX {
         return Err(Refusal(format!(
@@ -139,7 +145,11 @@ pub(super) fn admit(call: &mut Call<'_>, command: &'static Command) -> Result<()
         Context::Plain
     };
     let object = object_of(denied, &words);
-    (call.serving).note_denial(call.connection, denied.into(), (context, object, &user.name));
+    (call.serving).note_denial(
+        call.connection,
+        denied.into(),
+        (context, object, &user.name),
+    );
     Err(Refusal(match (is_executing, denied) {
         (true, denied) => format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {}",
@@ -198,7 +208,11 @@ pub(crate) fn refused_in_script(
     let asked = Words::new(command, words.len(), |place| &words[place][..]);
     let denied = check(&user, &asked).err()?;
     let object = object_of(denied, &asked);
-    serving.note_denial(connection, denied.into(), (Context::Script, object, &user.name));
+    serving.note_denial(
+        connection,
+        denied.into(),
+        (Context::Script, object, &user.name),
+    );
     let reason = match denied {
         Denied::Command => "can't run this command or subcommand",
         Denied::Key(_) => {

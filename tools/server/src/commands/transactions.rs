@@ -557,8 +557,9 @@ pub(super) fn touches_no_shard(command: &Command) -> bool {
 
 /// The requests that queued commands make; `None` if they cannot be carried out at once.
 fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
-    // Whether each is allowed is looked at when it is replayed.
-    if queue.bytes.len() > PLANNED_BYTES_MAX || !call.connection.user.may_all() {
+    // Whether each is allowed, and what it reads, is looked at when it is replayed.
+    let is_plain = call.connection.user.may_all() && call.connection.tracker.is_none();
+    if queue.bytes.len() > PLANNED_BYTES_MAX || !is_plain {
         return None;
     }
     let classes = call.serving.shared.event_classes.load();

@@ -2,6 +2,7 @@
 
 use crate::conn::client_filter::ClientFilter;
 use crate::conn::connection::Connection;
+use crate::events::tracking::shown_redirection;
 use crate::resp::Protocol;
 
 impl Connection {
@@ -24,10 +25,14 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         .parked
         .as_ref()
         .is_some_and(|one| one.is_waiting());
+    let tracker = connection.tracker.as_deref();
     let flags = [
         (connection.is_restricted(), 'P'),
         (queued.is_some(), 'x'),
         (is_waiting || connection.is_paused, 'b'),
+        (tracker.is_some(), 't'),
+        (tracker.is_some_and(|one| one.is_broken), 'R'),
+        (tracker.is_some_and(|one| one.is_broadcast), 'B'),
     ];
     let mut flags: String = (flags.into_iter().filter(|(is_set, _)| *is_set))
         .map(|(_, letter)| letter)
@@ -36,7 +41,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         flags.push('N');
     }
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
         connection.id,
         connection.peer,
         connection.local_address(),
@@ -55,6 +60,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         connection.account.held(),
         connection.last_command,
         text(&connection.user.now().name),
+        shown_redirection(tracker),
         if connection.protocol == Protocol::Resp3 {
             3
         } else {

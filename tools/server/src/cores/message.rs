@@ -12,6 +12,7 @@ use farcore_script::Script;
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::cores::answers::Answers;
 use crate::events::publication::{NamesPage, Publication, Topic};
+use crate::events::tracking::ChangedKey;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowCommand;
 use crate::texts::Texts;
@@ -36,6 +37,17 @@ pub(crate) struct KilledScripts {
     pub(crate) killed: usize,
     /// They have written.
     pub(crate) unkillable: usize,
+}
+
+/// A push for a client that another one has redirected to it.
+#[derive(Debug)]
+pub(crate) struct Redirected {
+    pub(crate) client: u64,
+    /// The keys, as they are written.
+    pub(crate) body: Vec<u8>,
+    /// The core of the other client, the number of its connection, and that client.
+    pub(crate) core: usize,
+    pub(crate) from: (usize, u64),
 }
 
 /// What another thread sends to a core.
@@ -72,6 +84,18 @@ pub(crate) enum Message {
     },
     /// Keep a script, whose owner the core is.
     KeepScript(Arc<Script>),
+    /// Keys were changed, of this many bytes: push them to clients that cache them.
+    Changed(Arc<[ChangedKey]>, usize),
+    /// Push to clients that cache keys that all are invalid.
+    ForgetTracked,
+    /// Push to a client what another one has redirected to it.
+    Redirected(Box<Redirected>),
+    /// The client that another one redirects to is gone.
+    RedirectionBroken {
+        /// The number of the connection, and its client.
+        from: (usize, u64),
+        client: u64,
+    },
     /// What a command wants to know or to change of every core.
     Question(Question),
 }
@@ -116,6 +140,8 @@ pub(crate) enum Question {
     RenewUsers(Answers<()>),
     /// The newest refusals, this many at most?
     Denials(usize, Answers<Vec<Denial>>),
+    /// Where is a client that another one redirects to?
+    FindTarget(u64, Answers<Option<usize>>),
     /// Forget refusals.
     ClearDenials(Answers<()>),
     /// The lines of `CLIENT LIST` of clients from a number on, with their identities.

@@ -23,6 +23,7 @@ use crate::databases::Databases;
 use crate::events::classes::SelectedClasses;
 use crate::events::publication::Publication;
 use crate::events::removed_keys::HeldRemovals;
+use crate::events::tracking::Tracking;
 use crate::figures::counters::{CoreCounters, Figure};
 use crate::figures::server_figures::Baseline;
 use crate::figures::slow_log::SlowSettings;
@@ -91,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) removals_in_order: Mutex<HeldRemovals>,
     pub(crate) slow: SlowSettings,
     pub(crate) users: Users,
+    /// Of clients that cache keys.
+    pub(crate) tracking: Tracking,
     /// The pause of all clients.
     pub(crate) pause: Pause,
     /// Where wrong passwords come from.
@@ -169,6 +172,7 @@ impl Shared {
             removals_in_order: Mutex::default(),
             slow: SlowSettings::default(),
             users,
+            tracking: Tracking::default(),
             pause: Pause::default(),
             failing: FailingAddresses::default(),
             encoding_limits: EncodingLimits::default(),

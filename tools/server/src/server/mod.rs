@@ -229,7 +229,10 @@ impl Server {
 
 /// The default user, and those of the file.
 fn users_of(options: &Options) -> Result<Users, StartError> {
-    let password = options.password.as_ref().map(|password| password.as_bytes());
+    let password = options
+        .password
+        .as_ref()
+        .map(|password| password.as_bytes());
     let users = Users::new(password, &CATALOGUE);
     if let Some(path) = &options.acl_file {
         let loaded = file::load(path, &CATALOGUE, users.defaults());

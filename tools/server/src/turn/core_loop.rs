@@ -85,6 +85,7 @@ impl Serving {
             is_busy |= self.script_queues_turn(&mut core);
             self.send_lines();
             is_busy |= self.send_key_events();
+            is_busy |= self.tracking_turn();
             is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
             self.sections_turn();
@@ -148,6 +149,7 @@ impl Serving {
             && self.dirty.is_empty()
             && self.deliveries.is_empty()
             && self.parking.is_quiet()
+            && self.tracking.is_quiet(&self.shared.tracking)
             && self.sections.is_empty()
             && self.script_queues.is_empty()
             && self.native.as_ref().is_none_or(Native::is_quiet)

@@ -1,6 +1,7 @@
 //! What a core does about each message of other cores and of the thread that accepts.
 
-use crate::cores::message::{Message, Question};
+use crate::cores::message::{Message, Question, Redirected};
+use crate::events::tracking::Due;
 use crate::memory_trims::Trim;
 use crate::serving::Serving;
 
@@ -56,6 +57,18 @@ impl Serving {
                 self.scripts.own(&script);
                 self.note_scripts();
             }
+            Message::Changed(keys, bytes) => self.tracking.due.push_back(Due::Keys(keys, 0, bytes)),
+            Message::ForgetTracked => self.tracking.due.push_back(Due::All),
+            Message::Redirected(pushed) => {
+                let Redirected {
+                    client,
+                    body,
+                    core,
+                    from,
+                } = *pushed;
+                self.redirect(client, &body, (core, from));
+            }
+            Message::RedirectionBroken { from, client } => self.break_redirection(from, client),
             Message::Question(question) => self.answer(question),
         }
     }
@@ -105,6 +118,7 @@ impl Serving {
                 answers.put(());
             }
             Question::Denials(count, answers) => answers.put(self.denials.newest(count)),
+            Question::FindTarget(client, answers) => answers.put(self.find_target(client)),
             Question::ClearDenials(answers) => {
                 self.denials.clear();
                 answers.put(());

@@ -35,6 +35,7 @@ pub(crate) mod section_turns;
 pub(crate) mod sending;
 pub(crate) mod subscribing;
 pub(crate) mod task_turns;
+pub(crate) mod tracking;
 pub(crate) mod trimming;
 pub(crate) mod upkeep;
 pub(crate) mod waiting;

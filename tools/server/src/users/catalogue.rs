@@ -57,7 +57,11 @@ impl CommandSet {
     /// Adds the commands of another set, or removes them.
     pub(crate) fn set_all(&mut self, others: &Self, are_in: bool) {
         for (word, other) in self.0.iter_mut().zip(others.0) {
-            *word = if are_in { *word | other } else { *word & !other };
+            *word = if are_in {
+                *word | other
+            } else {
+                *word & !other
+            };
         }
     }
 
@@ -163,7 +167,10 @@ impl Catalogue {
             return command;
         };
         let named = |place: &usize| {
-            let (_, own) = self.entries[*place].name.split_once('|').unwrap_or_default();
+            let (_, own) = self.entries[*place]
+                .name
+                .split_once('|')
+                .unwrap_or_default();
             word.is_some_and(|word| word.eq_ignore_ascii_case(own.as_bytes()))
         };
         entry.words.clone().find(named).unwrap_or(command)

@@ -27,12 +27,13 @@ pub(crate) fn load(
     defaults: Defaults,
 ) -> Result<BTreeMap<Vec<u8>, User>, String> {
     let shown = path.display();
-    let failed = |error: std::io::Error| {
-        format!("Error loading ACLs, opening file '{shown}': {error}")
-    };
+    let failed =
+        |error: std::io::Error| format!("Error loading ACLs, opening file '{shown}': {error}");
     let bytes = fs::metadata(path).map_err(failed)?.len();
     if bytes > FILE_BYTES_MAX {
-        return Err(format!("{shown} has {bytes} bytes, and may have {FILE_BYTES_MAX}"));
+        return Err(format!(
+            "{shown} has {bytes} bytes, and may have {FILE_BYTES_MAX}"
+        ));
     }
     let text = fs::read(path).map_err(failed)?;
     let (mut users, mut errors) = (BTreeMap::new(), String::new());
@@ -66,7 +67,10 @@ fn parse(
     known: &BTreeMap<Vec<u8>, User>,
     (catalogue, defaults): (&Catalogue, Defaults),
 ) -> Result<User, String> {
-    let words: Vec<_> = line.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect();
+    let words: Vec<_> = line
+        .split(|byte| *byte == b' ')
+        .map(<[u8]>::to_vec)
+        .collect();
     let [first, name, rules @ ..] = &words[..] else {
         return Err(format!(
             "{at} should start with user keyword followed by the username. "

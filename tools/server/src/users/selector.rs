@@ -154,7 +154,11 @@ impl Selector {
 
     /// How many patterns of keys a key is compared with.
     pub(crate) fn key_patterns(&self) -> usize {
-        if self.has_all_keys { 0 } else { self.keys.len() }
+        if self.has_all_keys {
+            0
+        } else {
+            self.keys.len()
+        }
     }
 
     /// Patterns and words.
@@ -210,8 +214,8 @@ impl Selector {
         let (mut access, mut pattern) = (Access::ANY, &rule[1..]);
         if rule[0] == b'%' {
             access = Access::default();
-            loop {
-                let (letter, rest) = pattern.split_first().ok_or(RuleError::Syntax)?;
+            // As Redis: without `~` the pattern is empty.
+            while let Some((letter, rest)) = pattern.split_first() {
                 pattern = rest;
                 match letter.to_ascii_uppercase() {
                     b'R' if !access.reads => access.reads = true,
@@ -219,6 +223,9 @@ impl Selector {
                     b'~' => break,
                     _ => return Err(RuleError::Syntax),
                 }
+            }
+            if access == Access::default() {
+                return Err(RuleError::Syntax);
             }
         }
         check_pattern(pattern)?;
@@ -334,12 +341,6 @@ impl Selector {
         patterns.any(|one| one.access.allows(access) && glob::matches(&one.pattern, key))
     }
 
-    /// True if it allows a use of any key.
-    pub(crate) fn allows_all_keys(&self, access: Access) -> bool {
-        let allows = |one: &KeyPattern| one.access.allows(access) && one.pattern == b"*";
-        self.has_all_keys || self.keys.iter().any(allows)
-    }
-
     /// Its patterns of keys, as rules.
     pub(crate) fn describe_keys(&self) -> Vec<u8> {
         if self.has_all_keys {
@@ -401,8 +402,8 @@ impl Selector {
             for place in 0..CATEGORIES.len() {
                 let (on, off) = left.counts(catalogue.of_category(place));
                 let (same, diff) = if is_additive { (on, off) } else { (off, on) };
-                let is_better =
-                    best.is_none_or(|(least, most, _)| diff < least || diff == least && same > most);
+                let is_better = best
+                    .is_none_or(|(least, most, _)| diff < least || diff == least && same > most);
                 if !is_applied[place] && same > diff && is_better {
                     best = Some((diff, same, place));
                 }

@@ -157,7 +157,9 @@ impl Users {
     pub(crate) fn remove(&self, names: &[Vec<u8>]) -> usize {
         let mut table = self.locked();
         let mut next = UserTable::clone(&table);
-        let removed = names.iter().filter(|name| next.users.remove(*name).is_some());
+        let removed = names
+            .iter()
+            .filter(|name| next.users.remove(*name).is_some());
         let removed = removed.count();
         if removed > 0 {
             next.version += 1;
