@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use farcore::Core;
 
-use super::catalogue::CATALOGUE;
 use super::client_walk::ClientWalk;
 use super::command::{Subcommand, takes};
 use super::rights::{self, Words};
@@ -15,7 +14,7 @@ use crate::cores::message::Question;
 use crate::cores::shared::Shared;
 use crate::resp::{Protocol, Writer};
 use crate::steps;
-use crate::users::catalogue::{CATEGORIES, category};
+use crate::users::catalogue::{CATEGORIES, Catalogue, category};
 use crate::users::denials::{Denial, joined};
 use crate::users::file;
 use crate::users::selector::{Denied, Selector};
@@ -63,12 +62,13 @@ fn list_categories(call: &mut Call<'_>) -> Result {
         let shown = super::flow::repeated(call.argument(2), super::flow::REPEATED_BYTES_MAX);
         return Err(Refusal(format!("ERR Unknown category '{shown}'")));
     };
-    let commands = CATALOGUE.of_category(category);
-    let names: Vec<_> = (CATALOGUE.in_order())
+    let catalogue = call.serving.shared.users.catalogue;
+    let commands = catalogue.of_category(category);
+    let names: Vec<_> = (catalogue.in_order())
         .filter(|place| commands.has(*place))
-        .map(|place| CATALOGUE.name(place))
+        .map(|place| catalogue.name(place))
         .collect();
-    steps::count(STEPS_A_COMMAND * CATALOGUE.entries.len());
+    steps::count(STEPS_A_COMMAND * catalogue.entries.len());
     Ok(call.reply(|writer| bulks(writer, &names)))
 }
 
@@ -90,10 +90,11 @@ fn get_user(call: &mut Call<'_>) -> Result {
         return Ok(call.reply(|writer| writer.null()));
     };
     steps::count_copied(2 * user.description.len());
-    Ok(call.reply(|writer| write_user(writer, &user)))
+    let catalogue = call.serving.shared.users.catalogue;
+    Ok(call.reply(|writer| write_user(writer, &user, catalogue)))
 }
 
-fn write_user(writer: &mut Writer<'_>, user: &User) {
+fn write_user(writer: &mut Writer<'_>, user: &User, catalogue: &Catalogue) {
     writer.map(6);
     let flags = user.flags();
     writer.bulk(b"flags");
@@ -108,26 +109,26 @@ fn write_user(writer: &mut Writer<'_>, user: &User) {
     }
     let mut selectors = user.selectors.iter();
     if let Some(first) = selectors.next() {
-        write_selector(writer, first);
+        write_selector(writer, first, catalogue);
     }
     writer.bulk(b"selectors");
     writer.array(selectors.len());
     for selector in selectors {
         writer.map(3);
-        write_selector(writer, selector);
+        write_selector(writer, selector, catalogue);
     }
 }
 
-fn write_selector(writer: &mut Writer<'_>, selector: &Selector) {
+fn write_selector(writer: &mut Writer<'_>, selector: &Selector, catalogue: &Catalogue) {
     for (what, rules) in [
-        ("commands", selector.describe_commands(&CATALOGUE)),
+        ("commands", selector.describe_commands(catalogue)),
         ("keys", selector.describe_keys()),
         ("channels", selector.describe_channels()),
     ] {
         writer.bulk(what.as_bytes());
         writer.bulk(&rules);
     }
-    steps::count(STEPS_A_COMMAND * CATALOGUE.entries.len());
+    steps::count(STEPS_A_COMMAND * catalogue.entries.len());
 }
 
 fn list(call: &mut Call<'_>) -> Result {
@@ -173,7 +174,7 @@ fn set_user(call: &mut Call<'_>) -> Result {
     steps::count_copied(call.arguments.span_bytes());
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |core: Core, output, protocol| async move {
-        match shared.users.set(&name, &rules, &CATALOGUE) {
+        match shared.users.set(&name, &rules) {
             Ok(changed) => {
                 renew(&shared, &core).await;
                 if changed.channels.is_some() {
@@ -247,7 +248,8 @@ fn dry_run(call: &mut Call<'_>) -> Result {
     let not_found = || Refusal(format!("ERR Command '{}' not found", shown(3)));
     let (arguments, input, count) = (call.arguments, call.input, call.count() - 3);
     let command = find(call.argument(3)).ok_or_else(not_found)?;
-    let words = Words::new(command, count, |place| arguments.get(place + 3, input));
+    let known = (command, call.serving.shared.users.catalogue);
+    let words = Words::new(known, count, |place| arguments.get(place + 3, input));
     let mut arity = command.arity;
     if count > 1 && !command.subcommands.is_empty() {
         let word = call.argument(4);
@@ -390,8 +392,8 @@ fn load(call: &mut Call<'_>) -> Result {
         return Err(NO_FILE.into());
     };
     Ok(call.task(move |core: Core, output, protocol| async move {
-        let defaults = shared.users.defaults();
-        let loaded = beside(&core, move || file::load(&path, &CATALOGUE, defaults)).await;
+        let (catalogue, defaults) = (shared.users.catalogue, shared.users.defaults());
+        let loaded = beside(&core, move || file::load(&path, catalogue, defaults)).await;
         let outcome = match loaded {
             Some(Ok(users)) => {
                 shared.users.replace(users);

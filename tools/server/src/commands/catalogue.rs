@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::COMMANDS;
 use crate::users::catalogue::Catalogue;
-use crate::users::selector::Access;
+use crate::users::key_use::Access;
 
 /// What rules of users concern of Redis's commands and subcommands, as its `COMMAND INFO` says, and
 /// of those that Redis does not have, with tabs between: the full name, the categories, and the uses
@@ -57,19 +57,20 @@ pub(crate) static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     let commands: Vec<_> = (COMMANDS.iter())
         .map(|command| (command.name, words(command.name, command.subcommands)))
         .collect();
-    Catalogue::new(&commands, |name| categories(name).to_vec())
+    Catalogue::new(&commands, about)
 });
 
-/// The categories of a command, or of a subcommand as `command|word`.
-pub(super) fn categories(name: &str) -> &'static [&'static str] {
+/// The categories of a command, or of a subcommand as `command|word`, and how it uses its keys.
+fn about(name: &str) -> (Vec<&'static str>, Vec<Access>) {
     let command = || LINES.get(name.split('|').next().unwrap_or(name));
-    let found = LINES.get(name).or_else(command);
-    found.map_or(&[], |found| &found.categories)
-}
-
-/// How a command uses its keys, in their order; the last use is that of all further keys.
-pub(super) fn uses(name: &str) -> &'static [Access] {
-    LINES.get(name).map_or(&[], |found| &found.uses)
+    let categories = LINES.get(name).or_else(command);
+    let uses = LINES.get(name);
+    (
+        categories
+            .map(|line| line.categories.clone())
+            .unwrap_or_default(),
+        uses.map(|line| line.uses.clone()).unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]

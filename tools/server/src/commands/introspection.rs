@@ -1,7 +1,6 @@
 //! `COMMAND`: what clients learn about the commands.
 
 use super::arguments::{at_most, pattern};
-use super::catalogue::categories;
 use super::command::{Subcommand, takes};
 use super::documentation::{self, Documented};
 use super::key_places::MoreKeys;
@@ -12,6 +11,7 @@ use crate::figures::counters::COMMANDS_MAX;
 use crate::glob;
 use crate::resp::Writer;
 use crate::steps;
+use crate::users::catalogue::Catalogue;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -29,13 +29,14 @@ pub(super) const COMMAND: &[Subcommand] = &[
 ];
 
 /// Writes what Redis says of a command.
-fn describe(writer: &mut Writer<'_>, command: &Command) {
+fn describe(writer: &mut Writer<'_>, command: &Command, catalogue: &Catalogue) {
     let flags: Vec<_> = command.flags.split_whitespace().collect();
-    describe_as(writer, command, (command.name, command.arity), &flags, true);
+    let own = (command.name, command.arity);
+    describe_as((writer, catalogue), command, own, &flags, true);
 }
 
 fn describe_as(
-    writer: &mut Writer<'_>,
+    (writer, catalogue): (&mut Writer<'_>, &Catalogue),
     command: &Command,
     (name, arity): (&str, i64),
     flags: &[&str],
@@ -52,7 +53,7 @@ fn describe_as(
     for place in [first, last, step] {
         writer.integer(place);
     }
-    let categories = categories(name);
+    let categories = catalogue.categories(name);
     writer.set(categories.len());
     for category in categories {
         writer.simple(&format!("@{category}"));
@@ -66,7 +67,8 @@ fn describe_as(
     writer.set(command.subcommands.len());
     for subcommand in command.subcommands {
         let name = format!("{}|{}", command.name, subcommand.name);
-        describe_as(writer, command, (&name, subcommand.arity), flags, false);
+        let own = (&name[..], subcommand.arity);
+        describe_as((writer, catalogue), command, own, flags, false);
     }
 }
 
@@ -160,10 +162,11 @@ pub(super) fn command(call: &mut Call<'_>) -> Result {
         return super::subcommand::run(call, command);
     }
     steps::count(STEPS_A_COMMAND * COMMANDS.len());
+    let catalogue = call.serving.shared.users.catalogue;
     Ok(call.reply(|writer| {
         writer.array(COMMANDS.len());
         for command in COMMANDS {
-            describe(writer, command);
+            describe(writer, command, catalogue);
         }
     }))
 }
@@ -187,11 +190,12 @@ fn named(call: &Call<'_>) -> std::result::Result<Vec<Option<&'static Command>>, 
 
 fn information(call: &mut Call<'_>) -> Result {
     let named = named(call)?;
+    let catalogue = call.serving.shared.users.catalogue;
     Ok(call.reply(|writer| {
         writer.array(named.len());
         for command in named {
             match command {
-                Some(command) => describe(writer, command),
+                Some(command) => describe(writer, command, catalogue),
                 None => writer.null(),
             }
         }
@@ -253,7 +257,8 @@ fn is_listed(call: &Call<'_>, command: &Command) -> std::result::Result<bool, Re
         b"module" => Ok(false),
         b"aclcat" => {
             let has = |category: &&str| category.as_bytes().eq_ignore_ascii_case(wanted);
-            Ok(categories(command.name).iter().any(has))
+            let catalogue = call.serving.shared.users.catalogue;
+            Ok(catalogue.categories(command.name).iter().any(has))
         }
         b"pattern" => Ok(glob::matches(pattern(wanted)?, command.name.as_bytes())),
         _ => Err(SYNTAX.into()),

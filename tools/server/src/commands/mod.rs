@@ -80,11 +80,10 @@ mod wanted;
 mod with_events;
 
 pub(crate) use self::call::Call;
-pub(crate) use self::called::{CalledKeys, called_by_script};
+pub(crate) use self::called::{CalledKeys, called_by_script, refused_in_script};
 pub(crate) use self::catalogue::CATALOGUE;
 pub(crate) use self::command::Command;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};
-pub(crate) use self::rights::refused_in_script;
 pub(crate) use self::table::{COMMANDS, command_names, find};
 pub(crate) use self::transactions::enter_for_script;

@@ -1,18 +1,20 @@
 //! Whether the user of a client may run a command, and what is said and noted if not.
 
-use super::catalogue::{self, CATALOGUE};
 use super::command::Command;
 use super::flow::Refusal;
 use super::{Call, subcommand};
 use crate::conn::connection::Connection;
 use crate::serving::Serving;
+use crate::users::catalogue::Catalogue;
 use crate::users::denials::{Context, Denial, Reason};
-use crate::users::selector::{Access, Checked, Denied};
+use crate::users::key_use::Access;
+use crate::users::selector::{Checked, Denied};
 use crate::users::user::{COMPARISONS_MAX, User};
 
 /// A command with its words.
 pub(crate) struct Words<'a, F> {
     command: &'static Command,
+    catalogue: &'static Catalogue,
     place: usize,
     count: usize,
     argument: F,
@@ -21,11 +23,16 @@ pub(crate) struct Words<'a, F> {
 
 impl<'a, F: Fn(usize) -> &'a [u8]> Words<'a, F> {
     /// One of `count` words.
-    pub(crate) fn new(command: &'static Command, count: usize, argument: F) -> Self {
+    pub(crate) fn new(
+        (command, catalogue): (&'static Command, &'static Catalogue),
+        count: usize,
+        argument: F,
+    ) -> Self {
         let word = (count > 1).then(|| argument(1));
         Self {
             command,
-            place: CATALOGUE.called(command.place(), word),
+            catalogue,
+            place: catalogue.called(command.place(), word),
             count,
             argument,
             phantom: std::marker::PhantomData,
@@ -34,7 +41,7 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Words<'a, F> {
 
     /// Its full name.
     pub(crate) fn name(&self) -> &'static str {
-        CATALOGUE.name(self.place)
+        self.catalogue.name(self.place)
     }
 
     /// `SET` reads its key only with `GET`.
@@ -70,7 +77,7 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Checked for Words<'a, F> {
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(usize, Access) -> bool) {
-        let uses = catalogue::uses(self.name());
+        let uses = self.catalogue.uses(self.place);
         let mut next = uses.iter();
         let mut access = Access::ANY;
         for place in self.command.keys_in(self.count, &self.argument).iter() {
@@ -124,9 +131,8 @@ pub(super) fn admit(call: &mut Call<'_>, command: &'static Command) -> Result<()
     subcommand::check(call, command)?;
     let (arguments, input) = (call.arguments, call.input);
     let user = call.connection.user.now();
-    let words = Words::new(command, arguments.len(), |place| {
-        arguments.get(place, input)
-    });
+    let known = (command, call.serving.shared.users.catalogue);
+    let words = Words::new(known, arguments.len(), |place| arguments.get(place, input));
     let comparisons = user.key_patterns() * arguments.len();
     if comparisons > COMPARISONS_MAX {
         return Err(Refusal(format!(
@@ -195,32 +201,6 @@ impl From<Denied> for Reason {
             Denied::Channel(_) => Self::Channel,
         }
     }
-}
-
-/// Why a script may not call a command, as its client reads it, if it may not.
-pub(crate) fn refused_in_script(
-    serving: &mut Serving,
-    connection: &Connection,
-    words: &[Vec<u8>],
-) -> Option<String> {
-    let command = super::find(words.first()?)?;
-    let user = connection.user.now();
-    let asked = Words::new(command, words.len(), |place| &words[place][..]);
-    let denied = check(&user, &asked).err()?;
-    let object = object_of(denied, &asked);
-    serving.note_denial(
-        connection,
-        denied.into(),
-        (Context::Script, object, &user.name),
-    );
-    let reason = match denied {
-        Denied::Command => "can't run this command or subcommand",
-        Denied::Key(_) => {
-            "can't access at least one of the keys mentioned in the command arguments"
-        }
-        Denied::Channel(_) => "can't publish to the channel mentioned in the command",
-    };
-    Some(format!("ERR The user executing the script {reason}"))
 }
 
 impl Serving {

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::key_use::Access;
+
 /// The categories that commands have, in the order in which Redis names them.
 pub(crate) const CATEGORIES: [&str; 21] = [
     "keyspace",
@@ -84,6 +86,8 @@ pub(crate) struct Entry {
     pub(crate) categories: u32,
     /// The places of its subcommands.
     pub(crate) words: Range<usize>,
+    /// How it uses its keys, in their order; the last use is that of all further keys.
+    pub(crate) uses: Vec<Access>,
     is_subcommand: bool,
 }
 
@@ -99,36 +103,37 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// That of commands, with the second words of each, and the categories by full name.
+    /// That of commands, with the second words of each, and by full name the categories and uses of
+    /// keys.
     pub(crate) fn new(
         commands: &[(&str, Vec<String>)],
-        categories: impl Fn(&str) -> Vec<&'static str>,
+        about: impl Fn(&str) -> (Vec<&'static str>, Vec<Access>),
     ) -> Self {
-        let bits = |name: &str| {
-            let named = categories(name);
+        let bits = |named: &[&str]| {
             (CATEGORIES.iter().enumerate())
                 .filter(|(_, one)| named.contains(one))
                 .fold(0, |bits, (place, _)| bits | 1 << place)
         };
-        let mut entries: Vec<_> = (commands.iter())
-            .map(|(name, _)| Entry {
-                name: (*name).to_owned(),
-                categories: bits(name),
+        let entry = |name: String, is_subcommand| {
+            let (categories, uses) = about(&name);
+            Entry {
+                categories: bits(&categories),
+                name,
                 words: 0..0,
-                is_subcommand: false,
-            })
+                uses,
+                is_subcommand,
+            }
+        };
+        let mut entries: Vec<_> = (commands.iter())
+            .map(|(name, _)| entry((*name).to_owned(), false))
             .collect();
         for (place, (name, words)) in commands.iter().enumerate() {
             let start = entries.len();
-            entries.extend(words.iter().map(|word| {
-                let name = format!("{name}|{word}");
-                Entry {
-                    categories: bits(&name),
-                    name,
-                    words: 0..0,
-                    is_subcommand: true,
-                }
-            }));
+            entries.extend(
+                words
+                    .iter()
+                    .map(|word| entry(format!("{name}|{word}"), true)),
+            );
             entries[place].words = start..entries.len();
         }
         assert!(entries.len() < LATER, "there are fewer commands than bits");
@@ -179,6 +184,21 @@ impl Catalogue {
     /// The full name of what lies at a place.
     pub(crate) fn name(&self, place: usize) -> &str {
         self.entries.get(place).map_or("", |entry| &entry.name)
+    }
+
+    /// The categories of a command or subcommand, by its full name.
+    pub(crate) fn categories(&self, name: &str) -> Vec<&'static str> {
+        let place = self.by_name.get(name);
+        let bits = place.map_or(0, |place| self.entries[*place].categories);
+        let all = CATEGORIES.into_iter().enumerate();
+        all.filter(|(place, _)| bits >> place & 1 != 0)
+            .map(|(_, name)| name)
+            .collect()
+    }
+
+    /// How the command at a place uses its keys.
+    pub(crate) fn uses(&self, place: usize) -> &[Access] {
+        self.entries.get(place).map_or(&[], |entry| &entry.uses)
     }
 
     /// True of a subcommand.

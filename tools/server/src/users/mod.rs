@@ -13,6 +13,7 @@
 pub(crate) mod catalogue;
 pub(crate) mod denials;
 pub(crate) mod file;
+pub(crate) mod key_use;
 pub(crate) mod of_core;
 pub(crate) mod password;
 pub(crate) mod selector;

@@ -2,26 +2,8 @@
 //! number of others; a command needs one that allows all of it.
 
 use super::catalogue::{CATEGORIES, Catalogue, CommandSet, category};
+use super::key_use::Access;
 use crate::glob::{self, PATTERN_BYTES_MAX};
-
-/// How a key is used, or which use of keys a pattern allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Access {
-    pub(crate) reads: bool,
-    pub(crate) writes: bool,
-}
-
-impl Access {
-    pub(crate) const ANY: Self = Self {
-        reads: true,
-        writes: true,
-    };
-
-    /// True if it allows what is wanted.
-    fn allows(self, wanted: Self) -> bool {
-        (self.reads || !wanted.reads) && (self.writes || !wanted.writes)
-    }
-}
 
 /// A pattern of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]

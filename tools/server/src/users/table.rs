@@ -31,6 +31,8 @@ impl UserTable {
 /// The users of a server.
 #[derive(Debug)]
 pub(crate) struct Users {
+    /// What rules can name.
+    pub(crate) catalogue: &'static Catalogue,
     /// Locked by commands that change users, and by cores that look at a new version.
     table: Mutex<Arc<UserTable>>,
     /// The default user needs no password.
@@ -51,7 +53,7 @@ pub(crate) struct Changed {
 
 impl Users {
     /// The default user alone.
-    pub(crate) fn new(password: Option<&[u8]>, catalogue: &Catalogue) -> Self {
+    pub(crate) fn new(password: Option<&[u8]>, catalogue: &'static Catalogue) -> Self {
         let mut table = UserTable {
             version: 1,
             ..UserTable::default()
@@ -59,6 +61,7 @@ impl Users {
         let user = User::everything(DEFAULT, 0, password, catalogue);
         table.users.insert(DEFAULT.to_vec(), Arc::new(user));
         Self {
+            catalogue,
             table: Mutex::new(Arc::new(table)),
             are_open: AtomicBool::new(password.is_none()),
             has_all_channels: AtomicBool::new(false),
@@ -110,12 +113,8 @@ impl Users {
     ///
     /// # Errors
     /// What a client reads, without the passwords among the rules.
-    pub(crate) fn set(
-        &self,
-        name: &[u8],
-        rules: &[Vec<u8>],
-        catalogue: &Catalogue,
-    ) -> Result<Changed, String> {
+    pub(crate) fn set(&self, name: &[u8], rules: &[Vec<u8>]) -> Result<Changed, String> {
+        let catalogue = self.catalogue;
         if has_blanks(name) {
             return Err("Usernames can't contain spaces or null characters".to_owned());
         }
