@@ -358,3 +358,35 @@ impl Serving {
         Some(self.place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn a_core_that_takes_no_changes_learns_that_all_keys_are_invalid() {
+        on_first_core(2, |bench| async move {
+            let (shared, mut serving) = (&bench.shared, bench.serving(0));
+            let slow = &shared.cores[1];
+            slow.trackers.store(1, Ordering::Release);
+            let event = KeyEvent::new(EventClasses::STRING, "set", &[b'k'; 1000]);
+            let bytes = 1000 + CHANGED_BESIDE;
+            for _ in 0..2 * CHANGED_BYTES_MAX / bytes {
+                serving.send_changed(std::slice::from_ref(&event));
+            }
+            let under_way = slow.changed_bytes.load(Ordering::Relaxed);
+            assert!(under_way > CHANGED_BYTES_MAX && under_way <= CHANGED_BYTES_MAX + bytes);
+            let (mut changes, mut others) = (0, 0);
+            while let Some(message) = slow.receive() {
+                match message {
+                    Message::Changed(..) => changes += 1,
+                    Message::ForgetTracked => others += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(changes * bytes, under_way);
+            assert!(others > 0);
+        });
+    }
+}

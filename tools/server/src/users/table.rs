@@ -190,3 +190,48 @@ impl Users {
 pub(crate) fn may_have(users: usize) -> bool {
     users <= USERS_MAX
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users() -> Users {
+        static EMPTY: std::sync::LazyLock<Catalogue> = std::sync::LazyLock::new(|| {
+            Catalogue::new(&[("get", Vec::new())], |_| Default::default())
+        });
+        Users::new(None, &EMPTY)
+    }
+
+    #[test]
+    fn users_are_bounded() {
+        let users = users();
+        for number in 1..USERS_MAX {
+            users.set(number.to_string().as_bytes(), &[]).expect("room");
+        }
+        assert!(users.set(b"one more", &[]).is_err() && users.set(b"more", &[]).is_err());
+        assert_eq!(users.remove(&[b"1".to_vec(), b"none".to_vec()]), 1);
+        users.set(b"more", &[b"on".to_vec()]).expect("room");
+        let patterns: Vec<_> = (0..300)
+            .map(|number| format!("~{number}").into_bytes())
+            .collect();
+        assert!(users.set(b"more", &patterns).is_err());
+        let long: Vec<_> = (0..100)
+            .map(|number| format!("~{number:01000}").into_bytes())
+            .collect();
+        assert!(users.set(b"more", &long).is_err());
+        assert_eq!(users.now().find(b"more").map(|user| user.is_on), Some(true));
+    }
+
+    #[test]
+    fn a_user_that_is_made_again_is_another_one() {
+        let users = users();
+        let birth = || users.now().find(b"u").map(|user| user.birth);
+        users.set(b"u", &[]).expect("room");
+        let first = birth();
+        users.set(b"u", &[b"on".to_vec()]).expect("room");
+        assert_eq!(birth(), first);
+        users.remove(&[b"u".to_vec()]);
+        users.set(b"u", &[]).expect("room");
+        assert_ne!(birth(), first);
+    }
+}

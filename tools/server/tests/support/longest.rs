@@ -308,7 +308,7 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         "expire" | "pexpire" => vec![of("number 100000"), of("set 100000 NX")],
         "expireat" | "pexpireat" => vec![of("number 99999999999"), of("set 99999999999 GT")],
         // In sequences too: nothing is there after them.
-        "flushall" | "flushdb" => Vec::new(),
+        "flushall" | "flushdb" | "move" => Vec::new(),
         "function" => vec![of("LIST"), of("FLUSH")],
         "hdel" => vec![
             command("HDEL hash", names('g', MANY)),
@@ -436,7 +436,8 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             of("made set longmember"),
             command(&format!("{upper} made set"), names('n', MANY)),
         ],
-        "select" => vec![of("0")],
+        "select" => vec![of("1"), of("0")],
+        "swapdb" => vec![of("2 3")],
         "sintercard" => vec![of("2 set other"), counted("")],
         "sismember" => vec![of("set m0000001"), with("longmember", record())],
         "slowlog" => vec![of("GET -1"), of("LEN"), of("GET 10"), of("RESET")],
@@ -640,6 +641,25 @@ pub(crate) fn transactions() -> Vec<Sequence> {
     ]
 }
 
+/// Commands of many keys in a database where no key is stored as it is sent.
+fn in_another_database() -> Vec<Request> {
+    let many = |name| command(name, names('d', MANY));
+    vec![
+        words("SELECT 5"),
+        command("MSET", pairs('d', MANY)),
+        many("MGET"),
+        many("EXISTS"),
+        many("WATCH"),
+        words("UNWATCH"),
+        words("DBSIZE"),
+        words("RANDOMKEY"),
+        many("DEL"),
+        command("MSET", pairs('d', MANY)),
+        words("FLUSHDB"),
+        words("SELECT 0"),
+    ]
+}
+
 /// What is longest of a command that is not sent alone; empty of any other, and of `SHUTDOWN`,
 /// which no client outlives.
 pub(crate) fn sequences(name: &str) -> Vec<Sequence> {
@@ -650,6 +670,18 @@ pub(crate) fn sequences(name: &str) -> Vec<Sequence> {
         "reset" => vec![("a client of many patterns ends them", ends("RESET"))],
         "flushall" => vec![("all keys", vec![words("FLUSHALL")])],
         "flushdb" => vec![("all keys", vec![words("FLUSHDB")])],
+        "move" => vec![(
+            "a long value and a large set",
+            [
+                "COPY long moved",
+                "MOVE moved 1",
+                "COPY set large",
+                "MOVE large 1",
+            ]
+            .map(words)
+            .to_vec(),
+        )],
+        "select" => vec![("many keys of another database", in_another_database())],
         _ => Vec::new(),
     }
 }

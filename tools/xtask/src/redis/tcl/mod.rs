@@ -241,7 +241,7 @@ fn run_without(
     command
         .current_dir(place.redis_source()?)
         .args(["--host", &server.host, "--port", &server.port.to_string()])
-        .args(["--singledb", "--ignore-encoding", "--ignore-digest"])
+        .args(["--ignore-encoding", "--ignore-digest"])
         // An error that is no failed assertion is the failure of its test, not the end of the unit.
         .arg("--durable")
         .args(["--timeout", &STALL_SECONDS.to_string()])
