@@ -250,6 +250,10 @@ fn dry_run(call: &mut Call<'_>) -> Result {
     let command = find(call.argument(3)).ok_or_else(not_found)?;
     let known = (command, call.serving.shared.users.catalogue);
     let words = Words::new(known, count, |place| arguments.get(place + 3, input));
+    let has_words = !known.1.words(command.place()).is_empty();
+    if count > 1 && has_words && !words.has_word() {
+        return Err(not_found());
+    }
     let mut arity = command.arity;
     if count > 1 && !command.subcommands.is_empty() {
         let word = call.argument(4);

@@ -37,7 +37,7 @@ static LINES: LazyLock<HashMap<&str, Line>> = LazyLock::new(|| {
 });
 
 /// Commands that look at their second word themselves.
-const WITHOUT_TABLE: &[&str] = &["pubsub"];
+const WITHOUT_TABLE: &[&str] = &["cluster", "pubsub"];
 
 /// The commands of the table.
 pub(crate) static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {

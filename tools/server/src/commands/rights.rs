@@ -44,6 +44,11 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Words<'a, F> {
         self.catalogue.name(self.place)
     }
 
+    /// True if its second word is one of its command.
+    pub(crate) fn has_word(&self) -> bool {
+        self.catalogue.is_subcommand(self.place)
+    }
+
     /// `SET` reads its key only with `GET`.
     fn access_of_set(&self) -> Access {
         let mut options = (3..self.count).map(|place| (self.argument)(place));

@@ -12,7 +12,7 @@ use farcore_script::Script;
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::cores::answers::Answers;
 use crate::events::publication::{NamesPage, Publication, Topic};
-use crate::events::tracking::ChangedKey;
+use crate::events::tracking::Changes;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowCommand;
 use crate::texts::Texts;
@@ -84,8 +84,8 @@ pub(crate) enum Message {
     },
     /// Keep a script, whose owner the core is.
     KeepScript(Arc<Script>),
-    /// Keys were changed, of this many bytes: push them to clients that cache them.
-    Changed(Arc<[ChangedKey]>, usize),
+    /// Keys were changed: push them to clients that cache them.
+    Changed(Changes),
     /// Push to clients that cache keys that all are invalid.
     ForgetTracked,
     /// Push to a client what another one has redirected to it.

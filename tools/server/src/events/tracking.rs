@@ -11,6 +11,7 @@
 //! - I1: a key is in the table before its read is given to the engine, so a change that the read has
 //!   not seen finds it there. The push stands behind the replies that were under way then: a client
 //!   that caches a value after the push has read it after the change.
+//!   One that its read has seen, because the change was told before the key was noted, makes none.
 //! - I2: what is not sent because a core is slow, or was not listed by the engine, becomes one push
 //!   that all keys are invalid.
 //! - I3: the tables of all cores have [`Tracking::keys_max`] keys at most, and take a part of the
@@ -26,6 +27,8 @@ const KEYS_MAX: usize = 1_000_000;
 /// Bytes that a key takes in the table beside its own, and a client of it.
 const KEY_BYTES: usize = 96;
 const READER_BYTES: usize = size_of::<Reader>();
+/// By how much the clocks of two cores may differ, in nanoseconds.
+const CLOCKS_NS: u64 = 1_000;
 
 /// What all cores know of tracking.
 #[derive(Debug)]
@@ -119,13 +122,26 @@ impl Tracker {
 pub(crate) struct Reader {
     pub(crate) number: usize,
     pub(crate) client: u64,
+    /// When it read the key first, in nanoseconds since the server started.
+    pub(crate) since_ns: u64,
+}
+
+/// Keys that were changed in a turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Changes {
+    pub(crate) keys: Arc<[ChangedKey]>,
+    /// When they were told, in nanoseconds since the server started: before the replies to the commands
+    /// that made them were sent.
+    pub(crate) at_ns: u64,
+    /// Bytes that are counted as under way.
+    pub(crate) bytes: usize,
 }
 
 /// What waits to be pushed.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Keys, those before a place of which are done; and the bytes that are counted as under way.
-    Keys(Arc<[ChangedKey]>, usize, usize),
+    /// Keys, those before a place of which are done.
+    Keys(Changes, usize),
     /// All keys, because this client has removed them or some were lost.
     All,
 }
@@ -161,7 +177,10 @@ impl CoreTracking {
             all.keys.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(readers) = self.keys.get_mut(key)
-            && let Err(place) = readers.binary_search(&reader)
+            && let Err(place) = readers
+                .binary_search_by_key(&(reader.number, reader.client), |one| {
+                    (one.number, one.client)
+                })
         {
             readers.insert(place, reader);
             self.bytes += READER_BYTES;
@@ -169,15 +188,23 @@ impl CoreTracking {
         }
     }
 
-    /// Removes a key; those that have read it.
-    pub(crate) fn take(&mut self, key: &[u8], all: &Tracking) -> Vec<Reader> {
-        let Some(readers) = self.keys.remove(key) else {
+    /// Takes those that have read a key and may not have seen a change that was told at a time.
+    pub(crate) fn take(&mut self, key: &[u8], at_ns: u64, all: &Tracking) -> Vec<Reader> {
+        let Some(readers) = self.keys.get_mut(key) else {
             return Vec::new();
         };
-        self.bytes -= key.len() + KEY_BYTES + readers.len() * READER_BYTES;
-        all.keys.fetch_sub(1, Ordering::Relaxed);
-        all.items.fetch_sub(readers.len(), Ordering::Relaxed);
-        readers
+        let told_ns = at_ns.saturating_add(CLOCKS_NS);
+        let taken: Vec<_> = readers
+            .extract_if(.., |one| one.since_ns <= told_ns)
+            .collect();
+        self.bytes -= taken.len() * READER_BYTES;
+        all.items.fetch_sub(taken.len(), Ordering::Relaxed);
+        if readers.is_empty() {
+            self.keys.remove(key);
+            self.bytes -= key.len() + KEY_BYTES;
+            all.keys.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken
     }
 
     /// Removes all keys.
@@ -253,7 +280,11 @@ mod tests {
 
     fn reader(number: usize) -> Reader {
         let client = number as u64 + 1;
-        Reader { number, client }
+        Reader {
+            number,
+            client,
+            since_ns: 5_000 * client,
+        }
     }
 
     #[test]
@@ -271,13 +302,16 @@ mod tests {
             )
         };
         assert_eq!(counts(), (3, 6));
-        assert_eq!(table.take(b"b", &all), [reader(0), reader(1)]);
-        assert!(table.take(b"b", &all).is_empty());
+        // The second client has read it after the change.
+        assert_eq!(table.take(b"b", 5_000, &all), [reader(0)]);
+        assert_eq!(counts(), (3, 5));
+        assert_eq!(table.take(b"b", 9_999, &all), [reader(1)]);
+        assert!(table.take(b"b", u64::MAX, &all).is_empty());
         assert_eq!(table.surplus(&all, usize::MAX), None);
         all.keys_max.store(1, Ordering::Relaxed);
         assert!(!table.is_quiet(&all));
         let key = table.surplus(&all, usize::MAX).expect("one");
-        table.take(&key, &all);
+        table.take(&key, u64::MAX, &all);
         assert_eq!((counts(), table.is_quiet(&all)), ((1, 2), true));
         assert!(table.surplus(&all, 0).is_some());
         table.clear(&all);

@@ -57,7 +57,7 @@ impl Serving {
                 self.scripts.own(&script);
                 self.note_scripts();
             }
-            Message::Changed(keys, bytes) => self.tracking.due.push_back(Due::Keys(keys, 0, bytes)),
+            Message::Changed(changes) => self.tracking.due.push_back(Due::Keys(changes, 0)),
             Message::ForgetTracked => self.tracking.due.push_back(Due::All),
             Message::Redirected(pushed) => {
                 let Redirected {

@@ -10,7 +10,7 @@ use crate::cores::message::{Message, Redirected};
 use crate::databases::shown_key;
 use crate::events::classes::EventClasses;
 use crate::events::key_events::KeyEvent;
-use crate::events::tracking::{ChangedKey, Due, Reader};
+use crate::events::tracking::{ChangedKey, Changes, Due, Reader};
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::steps;
@@ -49,7 +49,12 @@ impl Serving {
             .iter()
             .map(|one| one.key.len() + CHANGED_BESIDE)
             .sum();
-        let (changed, shared): (Arc<[_]>, _) = (changed.into(), Arc::clone(&self.shared));
+        let shared = Arc::clone(&self.shared);
+        let changes = Changes {
+            keys: changed.into(),
+            at_ns: self.uptime_ns(),
+            bytes,
+        };
         for (place, core) in shared.cores.iter().enumerate() {
             if core.trackers.load(Ordering::Acquire) == 0 {
                 continue;
@@ -59,12 +64,16 @@ impl Serving {
                 core.changed_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 core.send(Message::ForgetTracked);
             } else if place == self.place {
-                let due = Due::Keys(Arc::clone(&changed), 0, bytes);
-                self.tracking.due.push_back(due);
+                self.tracking.due.push_back(Due::Keys(changes.clone(), 0));
             } else {
-                core.send(Message::Changed(Arc::clone(&changed), bytes));
+                core.send(Message::Changed(changes.clone()));
             }
         }
+    }
+
+    /// Nanoseconds since the server started.
+    fn uptime_ns(&self) -> u64 {
+        u64::try_from(self.shared.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Has the clients of all cores learn that all keys are invalid.
@@ -95,15 +104,15 @@ impl Serving {
             && let Some(due) = self.tracking.due.pop_front()
         {
             match due {
-                Due::Keys(keys, start, bytes) => {
-                    let end = keys.len().min(start + left);
+                Due::Keys(changes, start) => {
+                    let end = changes.keys.len().min(start + left);
                     left -= end - start;
-                    self.push_changed(&keys[start..end]);
-                    if end < keys.len() {
-                        self.tracking.due.push_front(Due::Keys(keys, end, bytes));
+                    self.push_changed(&changes.keys[start..end], changes.at_ns);
+                    if end < changes.keys.len() {
+                        self.tracking.due.push_front(Due::Keys(changes, end));
                     } else {
                         let under_way = &shared.cores[self.place].changed_bytes;
-                        under_way.fetch_sub(bytes, Ordering::Relaxed);
+                        under_way.fetch_sub(changes.bytes, Ordering::Relaxed);
                     }
                 }
                 Due::All => {
@@ -121,17 +130,17 @@ impl Serving {
             let Some(key) = self.tracking.surplus(&shared.tracking, bytes_max) else {
                 break;
             };
-            self.push_key(&key, 0);
+            self.push_key(&key, 0, u64::MAX);
         }
         is_busy
     }
 
     /// Pushes keys to those that have read them, and to those that learn of all with a prefix.
-    fn push_changed(&mut self, keys: &[ChangedKey]) {
+    fn push_changed(&mut self, keys: &[ChangedKey], at_ns: u64) {
         let mut by_prefix: BTreeMap<Arc<[u8]>, Vec<&ChangedKey>> = BTreeMap::new();
         for changed in keys {
             steps::count(1);
-            self.push_key(&changed.key, changed.client);
+            self.push_key(&changed.key, changed.client, at_ns);
             if !self.tracking.prefixes.is_empty() {
                 for prefix in self.tracking.prefixes_of(&changed.key) {
                     by_prefix.entry(prefix).or_default().push(changed);
@@ -160,9 +169,9 @@ impl Serving {
 
     /// Pushes a key to those that have read it, but not to a client that has changed it itself and
     /// wants that.
-    fn push_key(&mut self, key: &[u8], client: u64) {
+    fn push_key(&mut self, key: &[u8], client: u64, at_ns: u64) {
         let shared = Arc::clone(&self.shared);
-        for reader in self.tracking.take(key, &shared.tracking) {
+        for reader in self.tracking.take(key, at_ns, &shared.tracking) {
             let Some(Some(connection)) = self.connections.get(reader.number) else {
                 continue;
             };
@@ -294,6 +303,7 @@ impl Serving {
         let reader = Reader {
             number,
             client: connection.id,
+            since_ns: self.uptime_ns(),
         };
         self.tracking.note(key, reader, &self.shared.tracking);
     }
