@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use farcore::{Config, Core, Engine};
 
-use crate::commands::command_names;
+use crate::commands::{CATALOGUE, command_names};
 use crate::conn::connection::Connection;
 use crate::cores::message::Arrival;
 use crate::cores::port::CorePort;
@@ -19,6 +19,7 @@ use crate::serving::Serving;
 use crate::tasks::event_sink::EventSink;
 use crate::tasks::output::TaskOutput;
 use crate::types::stream::programs::TREE_PROGRAMS;
+use crate::users::table::Users;
 
 /// What a job on the first core of an engine has at hand.
 pub(crate) struct Bench {
@@ -51,6 +52,7 @@ impl Bench {
             stream,
             peer,
             is_encrypted: false,
+            is_unauthenticated: false,
             is_above_limit: false,
         });
         let is_it =
@@ -92,6 +94,7 @@ pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
         (engine.reporter(), engine.value_bytes_max()),
         (String::new(), 0),
         command_names(),
+        Users::new(None, &CATALOGUE),
     ));
     let key_of = |shard| {
         let mut keys = (0..).map(|number: u32| number.to_string().into_bytes());

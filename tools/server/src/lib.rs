@@ -17,6 +17,7 @@
 //! events/   events of keys; channels, subscriptions, monitors
 //! figures/  counters, `INFO`, slow commands
 //! types/    the kinds of values: their records and replies
+//! users/    who may run which commands, with which keys and channels
 //! scripts.rs  scripts that a core knows, and interpreters; the language: `farcore-script`
 //! resp/     the Redis protocol: parse and write
 //! memory/   what clients hold, charged to them
@@ -58,6 +59,7 @@ mod tasks;
 mod texts;
 mod turn;
 mod types;
+mod users;
 mod waits;
 mod words;
 

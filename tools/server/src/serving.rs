@@ -22,6 +22,7 @@ use crate::events::deliveries::Deliveries;
 use crate::events::monitors::Monitors;
 use crate::events::operation_events::Noted;
 use crate::events::subscriptions::Subscriptions;
+use crate::events::tracking::CoreTracking;
 use crate::exec::script_queues::ScriptQueues;
 use crate::exec::sections::ExecSections;
 use crate::figures::counters::CoreCounters;
@@ -36,6 +37,8 @@ use crate::scripts::Scripts;
 use crate::tasks::event_sink::EventSink;
 use crate::tasks::running::Tasks;
 use crate::types::element::ElementKeys;
+use crate::users::denials::Denials;
+use crate::users::of_core::CoreUsers;
 use crate::waits::parked::Parking;
 
 /// Bytes of the longest value.
@@ -57,6 +60,8 @@ pub(crate) struct Serving {
     /// The engine has refused a request in this turn, as it has no room for more: those of other
     /// connections would be refused too.
     pub(crate) is_engine_full: bool,
+    /// Connections whose next command waits for the end of a pause.
+    pub(crate) paused: Vec<usize>,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
@@ -105,6 +110,12 @@ pub(crate) struct Serving {
     pub(crate) unauthenticated: Unauthenticated,
     /// Those that wait after wrong passwords.
     pub(crate) delays: Delays,
+    /// The users, as the core knows them.
+    pub(crate) users: CoreUsers,
+    /// What its clients were refused.
+    pub(crate) denials: Denials,
+    /// What its clients cache.
+    pub(crate) tracking: CoreTracking,
     pub(crate) slow: SlowLog,
     pub(crate) failures: Failures,
     pub(crate) monitors: Monitors,
@@ -138,6 +149,7 @@ impl Serving {
             ..Limits::default()
         };
         let shares = Shares::of(&shared.options, shared.cores.len());
+        let users = CoreUsers::new(&shared.users);
         Ok(Self {
             sockets: Sockets::new(shared.cores[place].wake_event())?,
             limits_of_whole: Limits {
@@ -169,6 +181,7 @@ impl Serving {
             arrivals: HeldArrivals::default(),
             listed: Vec::new(),
             is_engine_full: false,
+            paused: Vec::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),
@@ -178,6 +191,9 @@ impl Serving {
             replaced_keys: Arguments::default(),
             elements: ElementKeys::default(),
             tasks: Tasks::default(),
+            users,
+            denials: Denials::default(),
+            tracking: CoreTracking::default(),
             slow: SlowLog::default(),
             failures: Failures::default(),
             monitors: Monitors::default(),

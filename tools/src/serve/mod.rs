@@ -166,6 +166,10 @@ pub(crate) struct Arguments {
     /// File with the password of clients
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// File of users and their rights, a line `user NAME RULE ..` each; `ACL LOAD` reads it again,
+    /// `ACL SAVE` writes it
+    #[arg(long, value_name = "FILE")]
+    acl_file: Option<PathBuf>,
     /// Clients at once, 1 or more; lowered to what the limit on open files allows
     #[arg(long, value_name = "COUNT", default_value_t = CLIENTS_MAX)]
     max_clients: usize,
@@ -309,14 +313,21 @@ impl Arguments {
             .as_deref()
             .map(secret::read)
             .transpose()?;
+        let users = Options {
+            password: password.clone(),
+            acl_file: self.acl_file.clone(),
+            ..Options::new(self.resp)
+        };
+        let is_open = Server::check_users(&users);
+        let is_open = is_open.map_err(|error| refusal::of_server(&error, self))?;
         ensure!(
-            password.is_some() || is_loopback(self.resp) || self.open_to_all,
-            "--resp {}: other hosts could read and write all data; give --password-file, or --open-to-all on a trusted network",
+            !is_open || is_loopback(self.resp) || self.open_to_all,
+            "--resp {}: other hosts could read and write all data; give --password-file, or an --acl-file whose default user has a password or is off, or --open-to-all on a trusted network",
             self.resp
         );
         if let Some(tls) = self.tls {
             ensure!(
-                password.is_some() || is_loopback(tls) || self.tls_ca.is_some() || self.open_to_all,
+                !is_open || is_loopback(tls) || self.tls_ca.is_some() || self.open_to_all,
                 "--tls {tls}: other hosts could read and write all data; give --password-file, --tls-ca for certificates of clients, or --open-to-all on a trusted network"
             );
         }
@@ -333,6 +344,7 @@ impl Arguments {
             clients_max: self.max_clients,
             backlog: self.backlog,
             password,
+            acl_file: self.acl_file.clone(),
             idle_timeout: self.idle_timeout.map(Into::into),
             tcp_keepalive: (!self.tcp_keepalive.is_zero()).then_some(self.tcp_keepalive.into()),
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
@@ -380,6 +392,7 @@ impl Arguments {
     fn warn_if_exposed(&self) {
         for (flag, file, secret) in [
             ("--password-file", &self.password_file, "password"),
+            ("--acl-file", &self.acl_file, "hash of a password"),
             ("--tls-key", &self.tls_key, "key"),
         ] {
             if let Some(file) = file {
@@ -425,7 +438,8 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.warn_if_exposed();
     limits::warn_of_short_backlog(arguments.backlog);
     heap::return_buffers();
-    let has_password = options.password.is_some();
+    // It was checked before.
+    let has_password = !Server::check_users(&options).unwrap_or(true);
     info!(
         cores = ?config.cores,
         local = %Size(config.local_bytes),

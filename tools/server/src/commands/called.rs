@@ -1,8 +1,13 @@
 //! The commands that scripts call: which they may, and of which keys.
 
 use super::key_places::{KeyPlaces, MoreKeys};
+use super::rights::{Words, check, object_of};
 use super::subcommand::find_subcommand;
 use super::{Command, find, transactions};
+use crate::conn::connection::Connection;
+use crate::serving::Serving;
+use crate::users::denials::Context;
+use crate::users::selector::Denied;
 
 /// Commands that scripts do not call though their flags here do not say so: Redis says it of their
 /// subcommands.
@@ -85,4 +90,34 @@ fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
         return CalledKeys::All;
     }
     CalledKeys::At(places)
+}
+
+/// Why a script may not call a command, as its client reads it, if it may not.
+pub(crate) fn refused_in_script(
+    serving: &mut Serving,
+    connection: &Connection,
+    words: &[Vec<u8>],
+) -> Option<String> {
+    let command = find(words.first()?)?;
+    let user = connection.user.now();
+    let asked = Words::new(
+        (command, serving.shared.users.catalogue),
+        words.len(),
+        |place| &words[place][..],
+    );
+    let denied = check(&user, &asked).err()?;
+    let object = object_of(denied, &asked);
+    serving.note_denial(
+        connection,
+        denied.into(),
+        (Context::Script, object, &user.name),
+    );
+    let reason = match denied {
+        Denied::Command => "can't run this command or subcommand",
+        Denied::Key(_) => {
+            "can't access at least one of the keys mentioned in the command arguments"
+        }
+        Denied::Channel(_) => "can't publish to the channel mentioned in the command",
+    };
+    Some(format!("ERR The user executing the script {reason}"))
 }

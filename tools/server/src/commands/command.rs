@@ -52,6 +52,8 @@ pub(crate) struct Command {
     pub(crate) needs_memory: bool,
     /// It may change its keys.
     pub(crate) writes: bool,
+    /// It only reads them.
+    pub(crate) reads: bool,
     /// What it does by its second word.
     pub(crate) subcommands: &'static [Subcommand],
     pub(crate) run: Run,

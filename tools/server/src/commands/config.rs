@@ -24,6 +24,8 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// Slow commands that a core notes, at most.
 const SLOW_COMMANDS_MAX: i64 = 100_000;
+/// Refusals that `ACL LOG` keeps, at most.
+const DENIALS_MAX: i64 = 10_000;
 /// Patterns of one `CONFIG GET`, at most.
 const PATTERNS_MAX: usize = 128;
 /// A value that is no integer; as Redis.
@@ -68,6 +70,12 @@ enum Change {
     Nothing,
     SlowerThan(i64),
     SlowCommands(usize),
+    /// Keys that are noted for clients which cache them; 0 is no limit.
+    TrackedKeys(usize),
+    /// Refusals that `ACL LOG` keeps.
+    Denials(usize),
+    /// New users have all channels.
+    AllChannels(bool),
     EncodingLimit(i64),
     Events(EventClasses),
     /// In seconds.
@@ -95,6 +103,24 @@ impl Change {
             "slowlog-max-len" => {
                 let commands = number(0..=SLOW_COMMANDS_MAX)?;
                 Self::SlowCommands(usize::try_from(commands).unwrap_or(0))
+            }
+            "acllog-max-len" => {
+                let denials = number(0..=DENIALS_MAX)?;
+                Self::Denials(usize::try_from(denials).unwrap_or(0))
+            }
+            "acl-pubsub-default" => match &value.to_ascii_lowercase()[..] {
+                b"allchannels" => Self::AllChannels(true),
+                b"resetchannels" => Self::AllChannels(false),
+                _ => {
+                    return Err(
+                        "argument(s) must be one of the following: allchannels, resetchannels"
+                            .to_owned(),
+                    );
+                }
+            },
+            "tracking-table-max-keys" => {
+                let keys = number(0..=i64::MAX)?;
+                Self::TrackedKeys(usize::try_from(keys).unwrap_or(0))
             }
             "maxmemory" => Self::memory(shared, value)?,
             "tcp-keepalive" => {
@@ -132,6 +158,12 @@ impl Change {
             Self::Nothing => {}
             Self::SlowerThan(limit) => shared.slow.limit_us.store(limit, Ordering::Relaxed),
             Self::SlowCommands(count) => shared.slow.commands_max.store(count, Ordering::Relaxed),
+            Self::Denials(count) => shared.users.denials_max.store(count, Ordering::Relaxed),
+            Self::TrackedKeys(count) => {
+                shared.tracking.keys_max.store(count, Ordering::Relaxed);
+                shared.wake_all();
+            }
+            Self::AllChannels(have) => shared.users.set_all_channels(have),
             Self::EncodingLimit(limit) => {
                 if let Some((setting, _)) = shared.encoding_limits.of_setting(name) {
                     setting.store(limit, Ordering::Relaxed);
@@ -139,7 +171,7 @@ impl Change {
             }
             Self::Events(classes) => {
                 shared.event_classes.store(classes);
-                removal_watch::watch(shared, classes);
+                removal_watch::watch(shared, shared.event_classes.load());
             }
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {

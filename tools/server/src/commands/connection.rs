@@ -1,23 +1,24 @@
 //! Commands of the connection.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use farcore::Core;
 
 use super::arguments::{at_most, count, integer, is_option};
+use super::client_walk::ClientWalk;
 use super::command::Subcommand;
-use super::{Call, Flow, Refusal, SYNTAX, tracking};
-use crate::conn::client_filter::{ClientFilter, ClientPage};
+use super::{Call, Flow, Refusal, SYNTAX, pausing, tracking};
+use crate::conn::client_filter::ClientFilter;
 use crate::conn::connection::ReplyMode;
 use crate::conn::description::describe;
-use crate::cores::answers::Answers;
 use crate::cores::message::Question;
-use crate::cores::shared::Shared;
 use crate::figures::information::REDIS_VERSION;
 use crate::resp::{Protocol, Writer};
 use crate::steps;
+use crate::users::denials::{Context, Reason};
 use crate::waits::key_queues::WaitEnd;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -68,40 +69,46 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result {
         // Many end in slices.
         return Ok(Flow::Later);
     }
+    let (number, connection) = (call.number, &mut *call.connection);
+    call.serving.end_tracking(number, connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.database = 0;
     // The library stays what it is; as Redis.
     call.connection.names.name = Vec::new();
     call.connection.reply_mode = ReplyMode::On;
     call.serving.end_monitor(call.connection);
-    call.connection.is_authenticated = !call.serving.shared.options.needs_password();
+    call.connection.user = Rc::clone(call.serving.users.default());
+    call.connection.is_authenticated = call.serving.users.are_open();
     Ok(call.reply(|writer| writer.simple("RESET")))
-}
-
-/// True if the password is right, compared in constant time.
-fn is_right(call: &Call<'_>, user: &[u8], password: &[u8]) -> bool {
-    let Some(wanted) = &call.serving.shared.options.password else {
-        return user == b"default";
-    };
-    let wanted = wanted.as_bytes();
-    let mut difference = usize::from(user != b"default") | (wanted.len() ^ password.len());
-    for (place, byte) in password.iter().enumerate() {
-        let other = wanted.get(place % wanted.len().max(1)).copied();
-        difference |= usize::from(byte ^ other.unwrap_or(!byte));
-    }
-    difference == 0
 }
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Has the connection wait, and says why.
-fn wrong_password(call: &mut Call<'_>) -> Refusal {
+fn wrong_password(call: &mut Call<'_>, user: &[u8]) -> Refusal {
+    let context = if call.connection.is_queueing() || call.connection.is_executing() {
+        Context::Transaction
+    } else {
+        Context::Plain
+    };
+    let denied = (context, call.argument(0), user);
+    (call.serving).note_denial(call.connection, Reason::Password, denied);
     call.serving
         .note_wrong_password(call.number, call.connection);
     WRONG_PASSWORD.into()
 }
 
-fn note_authenticated(call: &mut Call<'_>) {
+/// Makes the client a user whose password it has given. False if it is wrong.
+fn become_user(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> bool {
+    let Some(user) = call.serving.users.authenticate(user, password) else {
+        return false;
+    };
+    call.connection.user = user;
+    note_authenticated(call);
+    true
+}
+
+pub(super) fn note_authenticated(call: &mut Call<'_>) {
     call.connection.is_authenticated = true;
     call.serving.note_proof(call.connection);
 }
@@ -112,16 +119,15 @@ pub(super) fn auth(call: &mut Call<'_>) -> Result {
         3 => (call.argument(1), call.argument(2)),
         _ => return Err(SYNTAX.into()),
     };
-    if call.count() == 2 && !call.serving.shared.options.needs_password() {
+    if call.count() == 2 && call.serving.users.default().now().needs_none {
         return Err("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?".into());
     }
     if call.serving.delays_password(call.number, call.connection) {
         return Ok(Flow::Later);
     }
-    if !is_right(call, user, password) {
-        return Err(wrong_password(call));
+    if !become_user(call, user, password) {
+        return Err(wrong_password(call, user));
     }
-    note_authenticated(call);
     Ok(call.ok())
 }
 
@@ -137,8 +143,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
         };
     }
     let mut place = 2;
-    let (mut is_authenticated, mut name) = (call.connection.is_authenticated, None);
-    let mut is_guessed = false;
+    let (mut name, mut is_guessed) = (None, false);
     while place < call.count() {
         let option = call.argument(place);
         let left = call.count() - place - 1;
@@ -147,10 +152,10 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
                 return Ok(Flow::Later);
             }
             is_guessed = true;
-            if !is_right(call, call.argument(place + 1), call.argument(place + 2)) {
-                return Err(wrong_password(call));
+            let user = call.argument(place + 1);
+            if !become_user(call, user, call.argument(place + 2)) {
+                return Err(wrong_password(call, user));
             }
-            is_authenticated = true;
             place += 3;
         } else if is_option(option, "setname") && left >= 1 {
             name = Some(valid_name(call.argument(place + 1), "Client names")?);
@@ -162,7 +167,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
             )));
         }
     }
-    if !is_authenticated {
+    if !call.connection.is_authenticated && !call.serving.users.are_open() {
         return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time".into());
     }
     note_authenticated(call);
@@ -216,19 +221,15 @@ pub(super) const CLIENT: &[Subcommand] = &[
     Subcommand::new("list", -2, list),
     Subcommand::new("no-evict", 3, switch),
     Subcommand::new("no-touch", 3, switch),
+    Subcommand::new("pause", -3, pausing::pause),
     Subcommand::new("reply", 3, reply_mode),
     Subcommand::new("setinfo", 4, set_info),
     Subcommand::new("setname", 3, set_name),
     Subcommand::new("tracking", -3, tracking::tracking),
     Subcommand::new("trackinginfo", 2, tracking::information),
     Subcommand::new("unblock", -3, unblock),
-    Subcommand::new("unpause", 2, succeed),
+    Subcommand::new("unpause", 2, pausing::unpause),
 ];
-
-/// A command that only replies `OK`.
-fn succeed(call: &mut Call<'_>) -> Result {
-    Ok(call.ok())
-}
 
 fn id(call: &mut Call<'_>) -> Result {
     let id = i64::try_from(call.connection.id).unwrap_or(i64::MAX);
@@ -385,9 +386,10 @@ fn kill_filter(call: &Call<'_>) -> std::result::Result<ClientFilter, Refusal> {
         } else if is_option(option, "type") {
             select_type(&mut filter, value)?;
         } else if is_option(option, "user") {
-            if value != super::access::USER {
+            if call.serving.users.table().find(value).is_none() {
                 return Err(Refusal(format!("ERR No such user '{}'", text())));
             }
+            filter.user = Some(value.to_vec());
         } else if is_option(option, "skipme") && is_option(value, "yes") {
             filter.spares = Some(own_id);
         } else if is_option(option, "skipme") && is_option(value, "no") {
@@ -397,38 +399,6 @@ fn kill_filter(call: &Call<'_>) -> std::result::Result<ClientFilter, Refusal> {
         }
     }
     Ok(filter)
-}
-
-/// Has each core answer of some of its connections a turn, until all have looked at all.
-struct ClientWalk {
-    /// Where each core goes on; those that have looked at all are not there.
-    cores: Vec<(usize, usize)>,
-}
-
-impl ClientWalk {
-    fn new(shared: &Shared) -> Self {
-        Self {
-            cores: (0..shared.cores.len()).map(|place| (place, 0)).collect(),
-        }
-    }
-
-    /// What each core finds among its next connections; none once all have looked at all.
-    async fn next<T>(
-        &mut self,
-        (shared, core): (&Shared, &Core),
-        question: impl Fn(usize, Answers<ClientPage<T>>) -> Question,
-    ) -> Option<Vec<T>> {
-        if self.cores.is_empty() {
-            return None;
-        }
-        let pages = shared.question_each(self.cores.drain(..), question);
-        let mut found = Vec::new();
-        for page in pages.wait(core).await {
-            self.cores.extend(page.next.map(|next| (page.core, next)));
-            found.push(page.found);
-        }
-        Some(found)
-    }
 }
 
 fn list(call: &mut Call<'_>) -> Result {

@@ -3,6 +3,8 @@
 //! All databases lie in one engine, so while only the first is used its keys are counted and cleared at
 //! once. Of several, the keys of one are found by a walk over all.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use farcore::{Answer, Core, Cursor, Operation, ScanOptions};
@@ -10,6 +12,7 @@ use farcore::{Answer, Core, Cursor, Operation, ScanOptions};
 use super::arguments::{integer, is_option};
 use super::renames;
 use super::{Call, Flow, Refusal, SYNTAX};
+use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::databases::{Counts, Database, OUT_OF_RANGE, number, shown_key};
 use crate::steps;
@@ -134,11 +137,19 @@ fn flush(call: &mut Call<'_>, database: Option<Database>) -> Result {
     if call.count() > 2 || (call.count() == 2 && !is_known(call.argument(1))) {
         return Err(SYNTAX.into());
     }
+    let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
         let cleared = match database {
             None => core.clear().await.map(|_| ()),
             Some(database) => clear(&mut core, database).await,
         };
+        if cleared.is_ok() {
+            for core in &shared.cores {
+                if core.trackers.load(Ordering::Acquire) > 0 {
+                    core.send(Message::ForgetTracked);
+                }
+            }
+        }
         output.finish(protocol, cleared, |writer, ()| writer.simple("OK"));
         core
     }))

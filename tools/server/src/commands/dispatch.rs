@@ -6,7 +6,7 @@ use super::command::Command;
 use super::flow::{Flow, REPEATED_BYTES_MAX, Refusal, repeated};
 use super::stored_keys::run_with_stored_keys;
 use super::table::find;
-use super::{channels, long_set, transactions};
+use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
@@ -19,12 +19,21 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     }
     let flow = match admitted(call, call.count()) {
         Ok(command) => {
+            if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
+                return Flow::Later;
+            }
             // It was counted and shown when it was queued, unless a script calls it.
             let is_replayed = call.connection.is_executing();
             let is_counted = is_replayed && call.connection.script.is_none();
+            if call.connection.tracker.is_some() {
+                tracking::note(call, command);
+            }
             let flow = run_with_stored_keys(call, command, run_admitted);
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
+            }
+            if call.connection.tracker.is_some() {
+                tracking::note_run(call, command);
             }
             let counters = call.serving.counters();
             if let Some(counters) = counters.calls.get(command.place()) {
@@ -88,6 +97,9 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     call.serving.shared.note_large_value();
     let flow = match admitted(call, call.count() + 1 + left) {
+        Ok(command) if call.serving.shared.pause.is_on() && pausing::holds(call, command) => {
+            return Flow::Later;
+        }
         Ok(command) => run_with_stored_keys(call, command, |call, command| {
             long_set::run(call, command.name, bytes, left)
         }),
@@ -139,8 +151,18 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         return Err(refusal);
     }
     if !call.connection.is_authenticated && !command.is_before_authentication {
+        if !call.serving.users.are_open() {
+            rejected(call);
+            return Err("NOAUTH Authentication required.".into());
+        }
+        // The default user has lost its password since the client came.
+        connection::note_authenticated(call);
+    }
+    if !call.connection.user.may_all()
+        && let Err(refusal) = rights::admit(call, command)
+    {
         rejected(call);
-        return Err("NOAUTH Authentication required.".into());
+        return Err(refusal);
     }
     // A queued command was admitted with its transaction, and one that has begun goes on.
     let is_admitted = call.connection.is_executing() || call.connection.sent_parts.is_some();

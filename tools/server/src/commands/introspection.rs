@@ -11,6 +11,7 @@ use crate::figures::counters::COMMANDS_MAX;
 use crate::glob;
 use crate::resp::Writer;
 use crate::steps;
+use crate::users::catalogue::Catalogue;
 
 type Result = std::result::Result<Flow, Refusal>;
 
@@ -27,65 +28,15 @@ pub(super) const COMMAND: &[Subcommand] = &[
     Subcommand::new("list", -2, list),
 ];
 
-/// The categories that commands have, as Redis names them.
-pub(super) const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-/// The categories of a command.
-pub(super) fn categories(command: &Command) -> Vec<&'static str> {
-    let has = |flag| command.has_flag(flag);
-    let mut categories = Vec::new();
-    for (flag, category) in [("write", "write"), ("readonly", "read")] {
-        if has(flag) {
-            categories.push(category);
-        }
-    }
-    categories.extend(match documentation::find(command.name).group {
-        "generic" => Some("keyspace"),
-        "transactions" => Some("transaction"),
-        "server" => None,
-        "sorted-set" => Some("sortedset"),
-        group => CATEGORIES.iter().find(|one| **one == group).copied(),
-    });
-    if has("admin") {
-        categories.extend(["admin", "dangerous"]);
-    }
-    if has("blocking") {
-        categories.push("blocking");
-    }
-    categories.push(if has("fast") { "fast" } else { "slow" });
-    categories
-}
-
 /// Writes what Redis says of a command.
-fn describe(writer: &mut Writer<'_>, command: &Command) {
+fn describe(writer: &mut Writer<'_>, command: &Command, catalogue: &Catalogue) {
     let flags: Vec<_> = command.flags.split_whitespace().collect();
-    describe_as(writer, command, (command.name, command.arity), &flags, true);
+    let own = (command.name, command.arity);
+    describe_as((writer, catalogue), command, own, &flags, true);
 }
 
 fn describe_as(
-    writer: &mut Writer<'_>,
+    (writer, catalogue): (&mut Writer<'_>, &Catalogue),
     command: &Command,
     (name, arity): (&str, i64),
     flags: &[&str],
@@ -102,7 +53,7 @@ fn describe_as(
     for place in [first, last, step] {
         writer.integer(place);
     }
-    let categories = categories(command);
+    let categories = catalogue.categories(name);
     writer.set(categories.len());
     for category in categories {
         writer.simple(&format!("@{category}"));
@@ -116,7 +67,8 @@ fn describe_as(
     writer.set(command.subcommands.len());
     for subcommand in command.subcommands {
         let name = format!("{}|{}", command.name, subcommand.name);
-        describe_as(writer, command, (&name, subcommand.arity), flags, false);
+        let own = (&name[..], subcommand.arity);
+        describe_as((writer, catalogue), command, own, flags, false);
     }
 }
 
@@ -243,10 +195,11 @@ pub(super) fn command(call: &mut Call<'_>) -> Result {
         return super::subcommand::run(call, command);
     }
     steps::count(STEPS_A_COMMAND * COMMANDS.len());
+    let catalogue = call.serving.shared.users.catalogue;
     Ok(call.reply(|writer| {
         writer.array(COMMANDS.len());
         for command in COMMANDS {
-            describe(writer, command);
+            describe(writer, command, catalogue);
         }
     }))
 }
@@ -270,11 +223,12 @@ fn named(call: &Call<'_>) -> std::result::Result<Vec<Option<&'static Command>>, 
 
 fn information(call: &mut Call<'_>) -> Result {
     let named = named(call)?;
+    let catalogue = call.serving.shared.users.catalogue;
     Ok(call.reply(|writer| {
         writer.array(named.len());
         for command in named {
             match command {
-                Some(command) => describe(writer, command),
+                Some(command) => describe(writer, command, catalogue),
                 None => writer.null(),
             }
         }
@@ -336,7 +290,8 @@ fn is_listed(call: &Call<'_>, command: &Command) -> std::result::Result<bool, Re
         b"module" => Ok(false),
         b"aclcat" => {
             let has = |category: &&str| category.as_bytes().eq_ignore_ascii_case(wanted);
-            Ok(categories(command).iter().any(has))
+            let catalogue = call.serving.shared.users.catalogue;
+            Ok(catalogue.categories(command.name).iter().any(has))
         }
         b"pattern" => Ok(glob::matches(pattern(wanted)?, command.name.as_bytes())),
         _ => Err(SYNTAX.into()),

@@ -17,7 +17,9 @@ mod call;
     allow(dead_code, reason = "no command runs any")
 )]
 mod called;
+mod catalogue;
 mod channels;
+mod client_walk;
 mod command;
 mod config;
 mod connection;
@@ -47,8 +49,10 @@ mod lost_keys;
 mod many_reads;
 mod monitor;
 mod object;
+mod pausing;
 mod random_key;
 mod renames;
+mod rights;
 #[cfg_attr(
     not(feature = "scripts"),
     allow(dead_code, reason = "no command runs any")
@@ -86,7 +90,8 @@ mod wanted;
 mod with_events;
 
 pub(crate) use self::call::Call;
-pub(crate) use self::called::{CalledKeys, called_by_script};
+pub(crate) use self::called::{CalledKeys, called_by_script, refused_in_script};
+pub(crate) use self::catalogue::CATALOGUE;
 pub(crate) use self::command::Command;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};

@@ -221,6 +221,17 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
             .collect::<Vec<_>>()
     };
     let end = FIRST_KEY + keys;
+    if call.connection.tracker.is_some() {
+        let keys = words(FIRST_KEY..end);
+        if let Some(tracker) = &mut call.connection.tracker {
+            tracker.script_keys = keys;
+        }
+    }
+    let words = |places: std::ops::Range<usize>| {
+        places
+            .map(|place| call.argument(place).to_vec())
+            .collect::<Vec<_>>()
+    };
     let job = Job {
         script: Arc::clone(&script),
         keys: words(FIRST_KEY..end),

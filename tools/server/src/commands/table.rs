@@ -36,6 +36,7 @@ const fn command(
         is_before_authentication: false,
         needs_memory: begins_with(flags, SLOW_WRITE),
         writes: begins_with(flags, "write"),
+        reads: begins_with(flags, "readonly"),
         subcommands: &[],
         run,
     }

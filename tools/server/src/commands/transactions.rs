@@ -12,7 +12,7 @@ use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, Tr
 use super::arguments::{integer, is_option};
 use super::key_places::MoreKeys;
 use super::stored_keys::run_with_stored_keys;
-use super::{Call, Command, Flow, Refusal, find, subcommand};
+use super::{Call, Command, Flow, Refusal, find, pausing, subcommand};
 use crate::cores::shared::Shared;
 use crate::databases::{self, Database, Databases, shown_key};
 use crate::events::key_events::KeyEvent;
@@ -59,6 +59,7 @@ const CONFIRMING: &[&str] = &[
 const HARMLESS: &[&str] = &["echo", "ping", "unwatch"];
 /// Commands without keys that touch no shard.
 const WITHOUT_SHARD: &[&str] = &[
+    "acl",
     "client",
     "command",
     "config",
@@ -272,6 +273,7 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         return Err(refusal);
     }
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
+    let is_of_writes = pausing::is_of_writes(call, command);
     if call.connection.sent_parts.take().is_none() {
         let growth = call
             .connection
@@ -301,6 +303,7 @@ pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
         steps::count_walked(queue.bytes.len().saturating_sub(before));
         if added == Added::Whole {
             queue.needs_memory |= command.needs_memory;
+            queue.is_of_writes |= is_of_writes;
             if command.writes {
                 queue.writes_end = queue.bytes.len();
             }
@@ -554,7 +557,9 @@ pub(super) fn touches_no_shard(command: &Command) -> bool {
 
 /// The requests that queued commands make; `None` if they cannot be carried out at once.
 fn plan(call: &mut Call<'_>, queue: &Queue) -> Option<Plan> {
-    if queue.bytes.len() > PLANNED_BYTES_MAX {
+    // Whether each is allowed, and what it reads, is looked at when it is replayed.
+    let is_plain = call.connection.user.may_all() && call.connection.tracker.is_none();
+    if queue.bytes.len() > PLANNED_BYTES_MAX || !is_plain {
         return None;
     }
     let classes = call.serving.shared.event_classes.load();

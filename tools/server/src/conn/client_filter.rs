@@ -11,6 +11,12 @@ pub(crate) struct ClientFilter {
     pub(crate) ids: HashSet<u64>,
     pub(crate) address: Option<String>,
     pub(crate) local_address: Option<String>,
+    /// Those of this user.
+    pub(crate) user: Option<Vec<u8>>,
+    /// Those whose user was removed.
+    pub(crate) is_of_removed: bool,
+    /// Subscribers of the user who have a channel that these patterns do not allow.
+    pub(crate) channels_left: Option<Vec<Vec<u8>>>,
     /// None is meant: it is of a type that no client has.
     pub(crate) is_empty: bool,
     /// A client that is not meant: the one that asks.

@@ -4,8 +4,10 @@
 //!   `pending`.
 //! - I2: a connection without requests under way holds no buffer.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,6 +27,7 @@ use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
 use crate::conn::unauthenticated::Stay;
 use crate::cores::answers::CoreAnswers;
+use crate::events::tracking::{Redirection, Tracker};
 use crate::exec::script_run::ScriptRun;
 use crate::exec::transaction::{ClientTransaction, Reach};
 use crate::limits::LARGE_BYTES;
@@ -37,6 +40,7 @@ use crate::memory::Account;
 use crate::resp::{Arguments, Protocol, Writer};
 use crate::steps;
 use crate::types::replies::ReplyKind;
+use crate::users::of_core::CoreUser;
 use crate::waits::parked::Parked;
 
 /// Pending replies for which an idle connection keeps room.
@@ -81,6 +85,8 @@ pub(crate) enum Pending {
     Long(Option<Box<LongTask>>),
     /// It is ready, but one before it is not.
     Ready(Vec<u8>),
+    /// It is no reply but a push, which stands behind the replies that were pending when it came.
+    Push(Vec<u8>),
 }
 
 /// What a client has told about itself.
@@ -110,6 +116,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
+    /// Whose rights it has.
+    pub(crate) user: Rc<CoreUser>,
     /// The number of the database that it has selected.
     pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
@@ -186,6 +194,14 @@ pub(crate) struct Connection {
     pub(crate) is_blocked: bool,
     /// The wait of the command that runs, if it may wait.
     pub(crate) parked: Option<Box<Parked>>,
+    /// Its next command waits for the end of a pause.
+    pub(crate) is_paused: bool,
+    /// What it caches, if it says so.
+    pub(crate) tracker: Option<Box<Tracker>>,
+    /// Where the command that runs leaves which client it redirects pushes to.
+    pub(crate) redirecting: Option<Rc<Cell<Option<Redirection>>>>,
+    /// Pushes that wait for the end of a reply.
+    pub(crate) pushes: Vec<u8>,
     /// It sees the commands of all clients.
     pub(crate) is_monitor: bool,
     /// It is closed once its output is sent.
@@ -218,7 +234,7 @@ impl Connection {
         socket: TcpStream,
         peer: SocketAddr,
         (id, account): (u64, Account),
-        is_authenticated: bool,
+        (user, is_authenticated): (Rc<CoreUser>, bool),
     ) -> Self {
         Self {
             socket,
@@ -226,6 +242,7 @@ impl Connection {
             peer,
             id,
             protocol: Protocol::Resp2,
+            user,
             database: 0,
             is_authenticated,
             stay: None,
@@ -266,6 +283,10 @@ impl Connection {
             subscribed: None,
             is_blocked: false,
             parked: None,
+            is_paused: false,
+            tracker: None,
+            redirecting: None,
+            pushes: Vec::new(),
             is_monitor: false,
             is_closing: false,
             is_gone: false,
@@ -331,6 +352,20 @@ impl Connection {
             if self.reply_mode == ReplyMode::Skip && !self.is_blocked {
                 self.reply_mode = ReplyMode::On;
             }
+        }
+    }
+
+    /// Writes a push behind the replies that are under way.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        if self.is_within_reply() {
+            write(&mut Writer::new(&mut self.pushes, self.protocol));
+        } else if self.pending.is_empty() {
+            write(&mut Writer::new(self.output.own(), self.protocol));
+        } else {
+            let mut push = Vec::new();
+            write(&mut Writer::new(&mut push, self.protocol));
+            self.early_bytes += push.len();
+            self.pending.push_back(Pending::Push(push));
         }
     }
 
@@ -560,10 +595,18 @@ impl Connection {
 
     /// Adds the replies to the output that none before them is missing for.
     fn emit_ready(&mut self) {
-        while let Some(Pending::Ready(_)) = self.pending.front() {
-            if let Some(Pending::Ready(reply)) = self.pending.pop_front() {
-                self.early_bytes -= reply.len();
-                self.emit(|writer| writer.raw(&reply));
+        while let Some(Pending::Ready(_) | Pending::Push(_)) = self.pending.front() {
+            match self.pending.pop_front() {
+                Some(Pending::Ready(reply)) => {
+                    self.early_bytes -= reply.len();
+                    self.emit(|writer| writer.raw(&reply));
+                }
+                // It is sent whatever the mode of replies is.
+                Some(Pending::Push(push)) => {
+                    self.early_bytes -= push.len();
+                    self.output.own().extend_from_slice(&push);
+                }
+                _ => {}
             }
             self.first = self.first.wrapping_add(1);
         }
@@ -676,6 +719,8 @@ impl Connection {
                 .as_ref()
                 .map_or(0, |_| size_of::<KeysUnderWay>())
             + self.names.held_bytes()
+            + self.tracker.as_ref().map_or(0, |one| one.held_bytes())
+            + self.pushes.capacity()
             + self.early_bytes
             + self.stream.as_ref().map_or(0, LongInput::held_bytes)
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
@@ -735,5 +780,7 @@ impl Connection {
         self.script = None;
         self.script_lookup = None;
         self.transaction = None;
+        self.pushes = Vec::new();
+        self.redirecting = None;
     }
 }

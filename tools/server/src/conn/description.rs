@@ -2,12 +2,16 @@
 
 use crate::conn::client_filter::ClientFilter;
 use crate::conn::connection::Connection;
+use crate::events::tracking::shown_redirection;
 use crate::resp::Protocol;
 
 impl Connection {
     /// True if a filter means its client.
     pub(crate) fn is_meant(&self, filter: &ClientFilter) -> bool {
         filter.has(self.id, self.peer, || self.local_address())
+            && (filter.user.as_ref()).is_none_or(|user| self.user.now().name == *user)
+            && (!filter.is_of_removed || self.user.is_removed())
+            && (filter.channels_left.as_ref()).is_none_or(|left| self.has_channel_beyond(left))
     }
 }
 
@@ -21,10 +25,14 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         .parked
         .as_ref()
         .is_some_and(|one| one.is_waiting());
+    let tracker = connection.tracker.as_deref();
     let flags = [
         (connection.is_restricted(), 'P'),
         (queued.is_some(), 'x'),
-        (is_waiting, 'b'),
+        (is_waiting || connection.is_paused, 'b'),
+        (tracker.is_some(), 't'),
+        (tracker.is_some_and(|one| one.is_broken), 'R'),
+        (tracker.is_some_and(|one| one.is_broadcast), 'B'),
     ];
     let mut flags: String = (flags.into_iter().filter(|(is_set, _)| *is_set))
         .map(|(_, letter)| letter)
@@ -33,7 +41,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         flags.push('N');
     }
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 obl={} oll=0 omem={} tot-mem={} events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
         connection.id,
         connection.peer,
         connection.local_address(),
@@ -51,6 +59,8 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         connection.output_bytes(),
         connection.account.held(),
         connection.last_command,
+        text(&connection.user.now().name),
+        shown_redirection(tracker),
         if connection.protocol == Protocol::Resp3 {
             3
         } else {

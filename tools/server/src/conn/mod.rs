@@ -15,6 +15,7 @@ pub(crate) mod keepalive;
 pub(crate) mod kept_keys;
 pub(crate) mod keys_under_way;
 pub(crate) mod output;
+pub(crate) mod pause;
 pub(crate) mod reply_mode;
 pub(crate) mod reply_token;
 pub(crate) mod shared_bytes;

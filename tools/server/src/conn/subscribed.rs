@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::conn::output::Output;
 use crate::events::publication::Topic;
+use crate::users::user::denies_any;
 
 /// What a subscription takes beside its name: an entry each in the core's table and in the
 /// connection's set, whose nodes may be half full, a node of subscribers, and the name's counts.
@@ -42,6 +43,19 @@ impl Subscribed {
     /// Memory of the subscriptions and of the messages that wait here.
     pub(crate) fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.names_bytes + self.deferred.held_bytes()
+    }
+
+    /// True if patterns do not allow all of it.
+    pub(crate) fn has_beyond(&self, allowed: &[Vec<u8>]) -> bool {
+        [
+            (&self.channels, false),
+            (&self.shard_channels, false),
+            (&self.patterns, true),
+        ]
+        .into_iter()
+        .any(|(names, are_patterns)| {
+            denies_any(allowed, names.iter().map(|name| &name[..]), are_patterns)
+        })
     }
 
     /// How many channels, patterns and sharded channels there are.

@@ -14,6 +14,12 @@ impl Connection {
         subscribed.map_or([0; 3], |subscribed| subscribed.counts())
     }
 
+    /// True if it has subscribed to a channel that patterns do not allow.
+    pub(crate) fn has_channel_beyond(&self, allowed: &[Vec<u8>]) -> bool {
+        let subscribed = self.subscribed.as_ref();
+        subscribed.is_some_and(|subscribed| subscribed.has_beyond(allowed))
+    }
+
     /// True if it may only run commands of channels: replies and messages look alike in RESP2.
     pub(crate) fn is_restricted(&self) -> bool {
         self.protocol == Protocol::Resp2 && self.subscription_counts() != [0; 3]
@@ -42,7 +48,7 @@ impl Connection {
     }
 
     /// True while a reply is made in steps. That of a command that waits is made in one.
-    fn is_within_reply(&self) -> bool {
+    pub(crate) fn is_within_reply(&self) -> bool {
         self.is_executing() || self.is_blocked && self.parked.is_none()
     }
 
@@ -86,6 +92,10 @@ impl Connection {
     /// Adds messages that waited for the end of a reply to the output.
     pub(crate) fn send_deferred(&mut self) {
         let is_between = !self.is_within_reply();
+        if is_between && !self.pushes.is_empty() {
+            let pushes = std::mem::take(&mut self.pushes);
+            self.output.own().extend_from_slice(&pushes);
+        }
         if let Some(subscribed) = &mut self.subscribed
             && is_between
         {

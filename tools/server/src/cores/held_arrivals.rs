@@ -53,7 +53,7 @@ impl HeldArrivals {
     /// True if a new connection must wait.
     pub(crate) fn must_wait(&self, shared: &Shared, arrival: &Arrival) -> bool {
         arrival.is_encrypted
-            && !shared.options.is_unauthenticated(true)
+            && !arrival.is_unauthenticated
             && (!self.waiting.is_empty() || !shared.client_memory.has_room_for(OPENING_BYTES))
     }
 

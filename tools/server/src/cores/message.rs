@@ -12,9 +12,11 @@ use farcore_script::Script;
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::cores::answers::Answers;
 use crate::events::publication::{NamesPage, Publication, Topic};
+use crate::events::tracking::Changes;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowCommand;
 use crate::texts::Texts;
+use crate::users::denials::Denial;
 use crate::waits::key_queues::{Awaited, Served, WaitEnd, Waiter};
 
 /// A connection that was accepted.
@@ -23,6 +25,8 @@ pub(crate) struct Arrival {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) is_encrypted: bool,
+    /// It is counted among those that have something to prove.
+    pub(crate) is_unauthenticated: bool,
     /// There was no place for it: one that has not authenticated makes room.
     pub(crate) is_above_limit: bool,
 }
@@ -33,6 +37,17 @@ pub(crate) struct KilledScripts {
     pub(crate) killed: usize,
     /// They have written.
     pub(crate) unkillable: usize,
+}
+
+/// A push for a client that another one has redirected to it.
+#[derive(Debug)]
+pub(crate) struct Redirected {
+    pub(crate) client: u64,
+    /// The keys, as they are written.
+    pub(crate) body: Vec<u8>,
+    /// The core of the other client, the number of its connection, and that client.
+    pub(crate) core: usize,
+    pub(crate) from: (usize, u64),
 }
 
 /// What another thread sends to a core.
@@ -69,6 +84,18 @@ pub(crate) enum Message {
     },
     /// Keep a script, whose owner the core is.
     KeepScript(Arc<Script>),
+    /// Keys were changed: push them to clients that cache them.
+    Changed(Changes),
+    /// Push to clients that cache keys that all are invalid.
+    ForgetTracked,
+    /// Push to a client what another one has redirected to it.
+    Redirected(Box<Redirected>),
+    /// The client that another one redirects to is gone.
+    RedirectionBroken {
+        /// The number of the connection, and its client.
+        from: (usize, u64),
+        client: u64,
+    },
     /// What a command wants to know or to change of every core.
     Question(Question),
 }
@@ -109,6 +136,14 @@ pub(crate) enum Question {
         places: Range<usize>,
         answers: Answers<Vec<usize>>,
     },
+    /// Look at the newest users.
+    RenewUsers(Answers<()>),
+    /// The newest refusals, this many at most?
+    Denials(usize, Answers<Vec<Denial>>),
+    /// Where is a client that another one redirects to?
+    FindTarget(u64, Answers<Option<usize>>),
+    /// Forget refusals.
+    ClearDenials(Answers<()>),
     /// The lines of `CLIENT LIST` of clients from a number on, with their identities.
     DescribeClients {
         start: usize,

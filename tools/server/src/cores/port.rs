@@ -34,6 +34,10 @@ pub(crate) struct CorePort {
     pub(crate) native_connections: AtomicUsize,
     /// Subscriptions of its connections to channels. Only the core changes it.
     pub(crate) subscriptions: AtomicUsize,
+    /// Its connections that cache keys. Only the core changes it.
+    pub(crate) trackers: AtomicUsize,
+    /// Bytes of changed keys that are on their way to it.
+    pub(crate) changed_bytes: AtomicUsize,
     /// Bytes of events of keys that are on their way to it.
     pub(crate) event_bytes: AtomicUsize,
     /// These events, in the order in which they are delivered. A message follows each.
@@ -62,6 +66,8 @@ impl CorePort {
             unauthenticated: AtomicUsize::new(0),
             native_connections: AtomicUsize::new(0),
             subscriptions: AtomicUsize::new(0),
+            trackers: AtomicUsize::new(0),
+            changed_bytes: AtomicUsize::new(0),
             event_bytes: AtomicUsize::new(0),
             key_events: SegQueue::new(),
             events_turns: AtomicU64::new(0),

@@ -1,6 +1,7 @@
 //! Has the engine's shards list the keys that they remove by themselves, and wake their cores for
 //! it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
@@ -22,6 +23,13 @@ impl Wake for CoreWaker {
             shared.cores[self.place].wake();
         }
     }
+}
+
+/// Has changes go to clients that cache keys, or no more if there is none.
+pub(crate) fn track(shared: &Arc<Shared>) {
+    let has_clients = || shared.tracking.clients.load(Ordering::Relaxed) > 0;
+    shared.event_classes.track(has_clients);
+    watch(shared, shared.event_classes.load());
 }
 
 /// Has the shards list the removals that make events of some classes.

@@ -11,6 +11,7 @@ use farcore::EngineReporter;
 
 use crate::conn::guesses::FailingAddresses;
 use crate::conn::keepalive::Keepalive;
+use crate::conn::pause::Pause;
 use crate::conn::shared_bytes::Fanout;
 use crate::conn::tls::TlsConfig;
 use crate::conn::unauthenticated::Shares;
@@ -22,6 +23,7 @@ use crate::databases::Databases;
 use crate::events::classes::SelectedClasses;
 use crate::events::publication::Publication;
 use crate::events::removed_keys::HeldRemovals;
+use crate::events::tracking::Tracking;
 use crate::figures::counters::{CoreCounters, Figure};
 use crate::figures::server_figures::Baseline;
 use crate::figures::slow_log::SlowSettings;
@@ -31,6 +33,7 @@ use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::types::encoding_limits::EncodingLimits;
+use crate::users::table::Users;
 use crate::waits::key_queues::Waiting;
 
 /// A part of the memory for clients is what the allocator takes beside their buffers: one of so
@@ -88,6 +91,11 @@ pub(crate) struct Shared {
     /// selected.
     pub(crate) removals_in_order: Mutex<HeldRemovals>,
     pub(crate) slow: SlowSettings,
+    pub(crate) users: Users,
+    /// Of clients that cache keys.
+    pub(crate) tracking: Tracking,
+    /// The pause of all clients.
+    pub(crate) pause: Pause,
     /// Where wrong passwords come from.
     pub(crate) failing: FailingAddresses,
     pub(crate) encoding_limits: EncodingLimits,
@@ -128,6 +136,7 @@ impl Shared {
         (reporter, value_bytes_max): (EngineReporter, usize),
         (run_id, port): (String, u16),
         (command_names, of_one_key): (Box<[&'static str]>, HashSet<&'static str>),
+        users: Users,
     ) -> Self {
         let shares = Shares::of(&options, cores.len());
         let memory_of = |bytes| Arc::new(ClientMemory::new(bytes, cores.len()));
@@ -162,6 +171,9 @@ impl Shared {
             event_classes: SelectedClasses::default(),
             removals_in_order: Mutex::default(),
             slow: SlowSettings::default(),
+            users,
+            tracking: Tracking::default(),
+            pause: Pause::default(),
             failing: FailingAddresses::default(),
             encoding_limits: EncodingLimits::default(),
             client_memory,
@@ -180,6 +192,12 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
         }
+    }
+
+    /// True if a new connection has something to prove, before it counts as a client.
+    pub(crate) fn is_unauthenticated(&self, is_encrypted: bool) -> bool {
+        let needs_password = self.options.may_need_password() && !self.users.are_open();
+        needs_password || self.options.needs_certificate(is_encrypted)
     }
 
     /// The number of the next client.

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A letter that names no class; as Redis.
 pub(crate) const UNKNOWN_CLASS: &str = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.";
@@ -38,6 +39,8 @@ impl EventClasses {
     pub(crate) const MODULE: Self = Self(1 << 12);
     /// A key was absent before it was written.
     pub(crate) const NEW: Self = Self(1 << 13);
+    /// Changes go to clients that cache keys (`CLIENT TRACKING`); no setting selects it.
+    pub(crate) const TRACKED: Self = Self(1 << 14);
     /// What `A` stands for: neither missed nor new keys; as Redis.
     pub(crate) const ALL: Self = Self(
         Self::GENERIC.0
@@ -97,7 +100,8 @@ impl EventClasses {
 
     /// True if events of some of these classes are sent.
     pub(crate) const fn sends(self, classes: Self) -> bool {
-        self.any_of(classes) && self.any_of(Self::KEYSPACE.and(Self::KEYEVENT))
+        let channels = Self::KEYSPACE.and(Self::KEYEVENT).and(Self::TRACKED);
+        self.any_of(classes) && self.any_of(channels)
     }
 }
 
@@ -122,7 +126,14 @@ impl fmt::Display for EventClasses {
 
 /// The classes that are selected, as all cores see them.
 #[derive(Debug, Default)]
-pub(crate) struct SelectedClasses(AtomicU16);
+pub(crate) struct SelectedClasses {
+    /// Those that the setting selects, and those that clients which cache keys need.
+    all: AtomicU16,
+    /// Those that the setting selects.
+    selected: AtomicU16,
+    /// Held while they change.
+    changing: Mutex<()>,
+}
 
 impl SelectedClasses {
     /// The classes. Cost: one load.
@@ -130,7 +141,12 @@ impl SelectedClasses {
     pub(crate) fn load(&self) -> EventClasses {
         // ORDERING: relaxed; a setting, which orders nothing. A core that sees it late sends the
         // events of the one before.
-        EventClasses(self.0.load(Ordering::Relaxed))
+        EventClasses(self.all.load(Ordering::Relaxed))
+    }
+
+    /// The classes that the setting selects.
+    pub(crate) fn selected(&self) -> EventClasses {
+        EventClasses(self.selected.load(Ordering::Relaxed))
     }
 
     /// True if there are some. Cost: one load.
@@ -139,9 +155,28 @@ impl SelectedClasses {
         self.load() != EventClasses::default()
     }
 
+    /// Selects classes by the setting.
     pub(crate) fn store(&self, classes: EventClasses) {
-        // ORDERING: relaxed; see `load`.
-        self.0.store(classes.0, Ordering::Relaxed);
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        // ORDERING: relaxed, also below; see `load`.
+        self.selected.store(classes.0, Ordering::Relaxed);
+        self.update(self.load().any_of(EventClasses::TRACKED));
+    }
+
+    /// Has changes of all kinds go to clients that cache keys, or not.
+    pub(crate) fn track(&self, is_tracked: impl FnOnce() -> bool) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.update(is_tracked());
+    }
+
+    fn update(&self, is_tracked: bool) {
+        let selected = self.selected();
+        let all = if is_tracked {
+            selected.and(EventClasses::ALL).and(EventClasses::TRACKED)
+        } else {
+            selected
+        };
+        self.all.store(all.0, Ordering::Relaxed);
     }
 }
 

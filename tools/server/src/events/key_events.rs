@@ -16,6 +16,8 @@ pub(crate) struct KeyEvent {
     pub(crate) key: Vec<u8>,
     /// The version under which the key's record was stored, if the event is of that; else 0.
     pub(crate) version: u64,
+    /// The client whose command has made it; 0 if none has.
+    pub(crate) client: u64,
 }
 
 impl KeyEvent {
@@ -25,6 +27,7 @@ impl KeyEvent {
             name,
             key: key.to_vec(),
             version: 0,
+            client: 0,
         }
     }
 

@@ -9,4 +9,5 @@ pub(crate) mod operation_events;
 pub(crate) mod publication;
 pub(crate) mod removed_keys;
 pub(crate) mod subscriptions;
+pub(crate) mod tracking;
 pub(crate) mod tree_events;

@@ -119,6 +119,8 @@ pub(crate) struct Queue {
     pub(crate) is_aborted: bool,
     /// A command may make data grow.
     pub(crate) needs_memory: bool,
+    /// A pause of commands that write is of it, too.
+    pub(crate) is_of_writes: bool,
     /// It is one command, which replies for itself.
     pub(crate) is_alone: bool,
     /// The shards that the commands may touch.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cores::shared::Shared;
 use crate::databases::{Counts, DATABASES};
@@ -22,7 +22,17 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let cap = shared.reporter.stats().local_cap_bytes;
     let cap = shared.memory_limit.bytes().unwrap_or(cap);
     let slow = &shared.slow;
+    let file = options.acl_file.as_ref();
+    let file = file.map_or_else(String::new, |file| file.display().to_string());
+    let channels = if shared.users.defaults().has_all_channels {
+        "allchannels"
+    } else {
+        "resetchannels"
+    };
     let mut settings = vec![
+        ("aclfile", file),
+        ("acllog-max-len", shared.users.denials_kept().to_string()),
+        ("acl-pubsub-default", channels.to_owned()),
         ("appendonly", "no".to_owned()),
         ("databases", DATABASES.to_string()),
         ("latency-monitor-threshold", "0".to_owned()),
@@ -39,7 +49,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxmemory-policy", policy(shared).to_owned()),
         (
             "notify-keyspace-events",
-            shared.event_classes.load().to_string(),
+            shared.event_classes.selected().to_string(),
         ),
         ("port", shared.port.to_string()),
         ("proto-max-bulk-len", VALUE_BYTES_MAX.to_string()),
@@ -51,6 +61,10 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         (
             "slowlog-max-len",
             slow.commands_max.load(Ordering::Relaxed).to_string(),
+        ),
+        (
+            "tracking-table-max-keys",
+            shared.tracking.keys_max.load(Ordering::Relaxed).to_string(),
         ),
         ("tcp-keepalive", shared.keepalive.seconds().to_string()),
         ("timeout", timeout.to_string()),
@@ -236,14 +250,19 @@ fn server(gathered: &Gathering<'_>, text: &mut String) {
 fn clients(gathered: &Gathering<'_>, text: &mut String) {
     let shared = gathered.shared;
     let connected = shared.connected.load(Ordering::Relaxed) as u64;
+    let tracking = shared.tracking.clients.load(Ordering::Relaxed) as u64;
+    let paused = shared.pause.waiting.load(Ordering::Relaxed);
     lines(
         text,
         &[
             ("connected_clients", connected),
             ("cluster_connections", 0),
             ("maxclients", shared.options.clients_max as u64),
-            ("blocked_clients", shared.waiting.clients() as u64),
-            ("tracking_clients", 0),
+            (
+                "blocked_clients",
+                (shared.waiting.clients() + paused) as u64,
+            ),
+            ("tracking_clients", tracking),
             (
                 "unauthenticated_clients",
                 gathered.now.server.total().unauthenticated,
@@ -358,6 +377,8 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
     let rates = &gathered.shared.rates;
     let (received, sent) = (rates.received.get(), rates.sent.get());
     let lost_keys = gathered.shared.reporter.stats().total.lost_keys;
+    let tracking = &gathered.shared.tracking;
+    let tracked = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
     lines(
         text,
         &[
@@ -405,6 +426,9 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),
             ),
             ("keyspace_misses", gathered.since(|at| at.gets_absent)),
+            ("tracking_total_keys", tracked(&tracking.keys)),
+            ("tracking_total_items", tracked(&tracking.items)),
+            ("tracking_total_prefixes", tracked(&tracking.prefixes)),
             ("pubsub_channels", 0),
             ("pubsub_patterns", 0),
             ("latest_fork_usec", 0),

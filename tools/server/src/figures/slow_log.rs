@@ -113,10 +113,32 @@ fn noted<'a>(arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<Vec<u8>>
         count
     };
     let mut noted: Vec<_> = arguments.take(kept).map(cut).collect();
+    hide_secrets(&mut noted);
     if kept < count {
         noted.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }
     noted
+}
+
+/// Hides passwords, and names of users with them; as Redis.
+fn hide_secrets(noted: &mut [Vec<u8>]) {
+    let is = |place: usize, word: &str| {
+        let argument: Option<&Vec<u8>> = noted.get(place);
+        argument.is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    let from = if is(0, "auth") {
+        1
+    } else if is(0, "acl") && is(1, "setuser") {
+        2
+    } else if is(0, "hello") {
+        let option = (2..noted.len()).find(|place| is(*place, "auth"));
+        option.map_or(noted.len(), |place| place + 1)
+    } else {
+        return;
+    };
+    for argument in noted.iter_mut().skip(from) {
+        *argument = b"(redacted)".to_vec();
+    }
 }
 
 fn cut(argument: &[u8]) -> Vec<u8> {

@@ -52,6 +52,8 @@ pub struct Options {
     pub clients_max: usize,
     /// What `AUTH` must give; `None` requires nothing.
     pub password: Option<Zeroizing<String>>,
+    /// The file of users; `None`: there is the default user, and those that `ACL SETUSER` makes.
+    pub acl_file: Option<PathBuf>,
     /// Time in which a connection must authenticate, if it must. Default 10 s.
     pub authentication_limit: Duration,
     /// Connections that the system keeps until they are accepted. Default 4096.
@@ -85,6 +87,7 @@ impl Options {
             listen,
             clients_max: CLIENTS_MAX,
             password: None,
+            acl_file: None,
             authentication_limit: AUTHENTICATION_LIMIT,
             backlog: BACKLOG,
             idle_timeout: None,
@@ -98,20 +101,21 @@ impl Options {
         }
     }
 
-    /// True if a new connection has something to prove, before it counts as a client.
-    pub(crate) fn is_unauthenticated(&self, is_encrypted: bool) -> bool {
+    /// True if a client must show a certificate.
+    pub(crate) fn needs_certificate(&self, is_encrypted: bool) -> bool {
         let shows_certificate = |tls: &TlsOptions| tls.client_authority.is_some();
-        self.needs_password() || is_encrypted && self.tls.as_ref().is_some_and(shows_certificate)
+        is_encrypted && self.tls.as_ref().is_some_and(shows_certificate)
     }
 
-    /// True if some new connections have.
+    /// True if some new connections may have something to prove before they count as clients, so
+    /// memory and places are kept for them.
     pub(crate) fn has_unauthenticated(&self) -> bool {
-        self.is_unauthenticated(self.tls.is_some())
+        self.may_need_password() || self.needs_certificate(self.tls.is_some())
     }
 
-    /// True if clients must authenticate.
-    pub(crate) fn needs_password(&self) -> bool {
-        self.password.is_some()
+    /// True if clients may have to authenticate from the start on.
+    pub(crate) fn may_need_password(&self) -> bool {
+        self.password.is_some() || self.acl_file.is_some()
     }
 }
 
@@ -121,6 +125,7 @@ impl std::fmt::Debug for Options {
             .field("listen", &self.listen)
             .field("clients_max", &self.clients_max)
             .field("password", &self.password.as_ref().map(|_| "..."))
+            .field("acl_file", &self.acl_file)
             .field("authentication_limit", &self.authentication_limit)
             .field("backlog", &self.backlog)
             .field("idle_timeout", &self.idle_timeout)

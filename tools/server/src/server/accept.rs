@@ -132,7 +132,7 @@ impl Room {
         let most = cores.max_by_key(|&(_, count)| count);
         match most {
             Some((core, 1..)) if connected < limit + OVER_MAX => Some(Self::Evicted(core)),
-            Some((_, 1..)) if shared.options.is_unauthenticated(is_encrypted) => None,
+            Some((_, 1..)) if shared.is_unauthenticated(is_encrypted) => None,
             _ => Some(Self::No),
         }
     }
@@ -157,13 +157,15 @@ fn hand_over(
     if let Some(core) = core {
         shared.connected.fetch_add(1, Ordering::Relaxed);
         core.connections.fetch_add(1, Ordering::Relaxed);
-        if shared.options.is_unauthenticated(is_encrypted) {
+        let is_unauthenticated = shared.is_unauthenticated(is_encrypted);
+        if is_unauthenticated {
             core.unauthenticated.fetch_add(1, Ordering::Relaxed);
         }
         core.send(Message::Connection(Arrival {
             stream,
             peer,
             is_encrypted,
+            is_unauthenticated,
             is_above_limit: room != Room::Place,
         }));
     }

@@ -13,7 +13,7 @@ use farcore::{Engine, Task};
 use farcore_tuning::entropy;
 
 use self::accept::Listener;
-use crate::commands::command_names;
+use crate::commands::{CATALOGUE, command_names};
 use crate::conn::tls;
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
@@ -22,6 +22,8 @@ use crate::native::NativeListeners;
 use crate::options::{NativeOptionsError, Options, TlsOptions};
 use crate::serving::Serving;
 use crate::system_calls::try_system_calls;
+use crate::users::file;
+use crate::users::table::Users;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,9 @@ pub enum StartError {
     /// A certificate or key of encrypted connections cannot be used.
     #[error("encrypted connections cannot be served: {0}")]
     Tls(String),
+    /// The file of users cannot be read, or has lines that define none.
+    #[error("{0}correct the file that --acl-file names, or leave --acl-file out")]
+    Users(String),
     /// The engine is closed.
     #[error(transparent)]
     Engine(#[from] farcore::Error),
@@ -76,6 +81,15 @@ impl Server {
         tls::load(options).map(drop).map_err(StartError::Tls)
     }
 
+    /// Checks the file of users, for which no engine is needed. Returns whether clients need no
+    /// password.
+    ///
+    /// # Errors
+    /// [`StartError::Users`].
+    pub fn check_users(options: &Options) -> Result<bool, StartError> {
+        Ok(users_of(options)?.are_open())
+    }
+
     /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
     /// a job of the engine.
     ///
@@ -94,6 +108,7 @@ impl Server {
             tls_address = Some(address);
         }
         options.native.validate()?;
+        let users = users_of(&options)?;
         let native = NativeListeners::bind(&options.native, options.backlog)
             .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
@@ -103,6 +118,7 @@ impl Server {
             (engine.reporter(), engine.value_bytes_max()),
             (run_id()?, address.port()),
             command_names(),
+            users,
         );
         let mut server = Self {
             shared: Arc::new(shared),
@@ -209,6 +225,23 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// The default user, and those of the file.
+fn users_of(options: &Options) -> Result<Users, StartError> {
+    let password = options
+        .password
+        .as_ref()
+        .map(|password| password.as_bytes());
+    let users = Users::new(password, &CATALOGUE);
+    if let Some(path) = &options.acl_file {
+        let loaded = file::load(path, &CATALOGUE, users.defaults());
+        users.replace(loaded.map_err(|errors| {
+            let errors = errors.trim_end().trim_end_matches('.');
+            StartError::Users(format!("{errors}; "))
+        })?);
+    }
+    Ok(users)
 }
 
 /// Listens at an address; returns also which one it is.

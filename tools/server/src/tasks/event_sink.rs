@@ -43,6 +43,8 @@ pub(crate) struct EventSink {
     shared: Arc<Shared>,
     /// Those that are not sent.
     events: Rc<RefCell<Vec<KeyEvent>>>,
+    /// The client whose events are left; 0 if it is none.
+    client: u64,
 }
 
 impl EventSink {
@@ -51,7 +53,14 @@ impl EventSink {
         Self {
             shared,
             events: Rc::default(),
+            client: 0,
         }
+    }
+
+    /// Notes whose events come.
+    #[inline]
+    pub(crate) fn note_client(&mut self, client: u64) {
+        self.client = client;
     }
 
     /// What all cores share.
@@ -105,7 +114,10 @@ impl EventSink {
     /// True if there is a subscriber.
     pub(crate) fn is_heard(&self) -> bool {
         let mut cores = self.shared.cores.iter();
-        cores.any(|core| core.subscriptions.load(Ordering::Acquire) > 0)
+        cores.any(|core| {
+            core.subscriptions.load(Ordering::Acquire) > 0
+                || core.trackers.load(Ordering::Acquire) > 0
+        })
     }
 
     /// Takes the events that are not sent.
@@ -122,7 +134,12 @@ impl EventSink {
     fn leave(&self, version: u64, class: EventClasses, name: &'static str, key: &[u8]) {
         if self.is_heard() {
             let event = KeyEvent::new(class, name, key);
-            self.events.borrow_mut().push(KeyEvent { version, ..event });
+            let client = self.client;
+            self.events.borrow_mut().push(KeyEvent {
+                version,
+                client,
+                ..event
+            });
         }
     }
 }

@@ -89,6 +89,12 @@ impl TaskOutput {
         }
     }
 
+    /// This output for a command of a client.
+    pub(crate) fn of_client(mut self, client: u64) -> Self {
+        self.events.note_client(client);
+        self
+    }
+
     /// This output for a command that holds memory from its beginning to its end.
     pub(crate) fn with_held(self, charge: Charge) -> Self {
         *self.state.held.borrow_mut() = Some(charge);

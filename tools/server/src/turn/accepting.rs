@@ -1,5 +1,7 @@
 //! How a core begins to serve a connection that was accepted.
 
+use std::rc::Rc;
+
 use crate::conn::connection::Connection;
 use crate::cores::held_arrivals::Held;
 use crate::cores::message::Arrival;
@@ -32,8 +34,7 @@ impl Serving {
                 Held::Accepted(arrival) => self.accept(arrival),
                 // Its socket is closed.
                 Held::Refused(arrival) => {
-                    let options = &self.shared.options;
-                    self.accepted_none(options.is_unauthenticated(arrival.is_encrypted));
+                    self.accepted_none(arrival.is_unauthenticated);
                     self.counters().refused_held.add(1);
                 }
             }
@@ -47,9 +48,9 @@ impl Serving {
             stream,
             peer,
             is_encrypted,
+            is_unauthenticated,
             is_above_limit,
         } = arrival;
-        let is_unauthenticated = self.shared.options.is_unauthenticated(is_encrypted);
         let session = if self.make_room(is_unauthenticated, is_above_limit) {
             self.session(is_encrypted)
         } else {
@@ -68,17 +69,20 @@ impl Serving {
             return self.accepted_none(is_unauthenticated);
         }
         let id = self.shared.next_client();
-        let is_authenticated = !self.shared.options.needs_password();
+        let user = Rc::clone(self.users.default());
+        let is_authenticated = self.users.are_open();
         let account = Account::new(if is_unauthenticated {
             &self.unauthenticated_memory
         } else {
             &self.memory
         });
-        let mut connection = Connection::new(stream, peer, (id, account), is_authenticated);
+        let mut connection = Connection::new(stream, peer, (id, account), (user, is_authenticated));
         connection.tls = tls;
         connection.heard_ms = self.now_ms;
         if is_unauthenticated {
             self.enter_unauthenticated(number, &mut connection);
+            // The default user may have lost its password since it was accepted.
+            self.note_proof(&mut connection);
         }
         self.account(&mut connection);
         self.connections[number] = Some(Box::new(connection));
@@ -112,6 +116,7 @@ mod tests {
             stream,
             peer,
             is_encrypted: true,
+            is_unauthenticated: false,
             is_above_limit: false,
         };
         (arrival, client)

@@ -63,9 +63,13 @@ impl Serving {
             // Also of a connection that is gone: the change has happened.
             if NOTED && let Some(noted) = noted.remove(&token) {
                 let stored = version_of(&answer);
+                let client = connections.get(Token(token).connection());
+                let client = client.and_then(Option::as_ref).map_or(0, |one| one.id);
+                events.note_client(client);
                 noted.answered(&answer, None, |class, name, key| {
                     events.notify_stored(stored, class, name, key);
                 });
+                events.note_client(0);
             }
             let token = Token(token);
             if slow.is_measured(token) {

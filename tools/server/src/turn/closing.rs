@@ -40,6 +40,9 @@ impl Serving {
             self.scripts.running.retain(|running| *running != number);
             connection.drop_buffers();
             self.end_stay(&mut connection);
+            self.forget_pause(&mut connection);
+            self.end_tracking(number, &mut connection);
+            self.tracking.targets.remove(&connection.id);
             self.forget_delay(number, &mut connection);
         }
         self.forget_subscriptions(number, &mut connection);

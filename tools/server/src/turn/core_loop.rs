@@ -67,6 +67,7 @@ impl Serving {
                     break;
                 }
             }
+            self.pause_turn();
             let messages = self.shared.cores[self.place].message_count();
             let mut is_busy = self.serve_listed(&mut core);
             is_busy |= self.serve_sockets(&mut core, !is_stopping);
@@ -84,6 +85,7 @@ impl Serving {
             is_busy |= self.script_queues_turn(&mut core);
             self.send_lines();
             is_busy |= self.send_key_events();
+            is_busy |= self.tracking_turn();
             is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
             self.sections_turn();
@@ -147,6 +149,7 @@ impl Serving {
             && self.dirty.is_empty()
             && self.deliveries.is_empty()
             && self.parking.is_quiet()
+            && self.tracking.is_quiet(&self.shared.tracking)
             && self.sections.is_empty()
             && self.script_queues.is_empty()
             && self.native.as_ref().is_none_or(Native::is_quiet)
@@ -168,6 +171,7 @@ impl Serving {
         let deadlines = [
             self.parking.next_deadline_ms(),
             self.delays.next_ms(),
+            self.pause_end_ms(),
             self.arrivals.next_ms(self.now_ms),
             stop_ms,
         ];

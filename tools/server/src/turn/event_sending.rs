@@ -41,22 +41,30 @@ impl Serving {
         let classes = shared.event_classes.load();
         let sends_removed = classes.sends(EventClasses::EXPIRED.and(EventClasses::EVICTED));
         if !sends_removed && !self.holds_removed {
-            self.send_left_events(classes);
+            self.send_left_events();
             return false;
         }
         let held = shared.removals_in_order.lock();
         let mut held = held.unwrap_or_else(PoisonError::into_inner);
         let is_any = self.take_removed_keys(&mut held);
-        self.send_left_events(classes);
+        self.send_left_events();
         is_any || self.holds_removed
     }
 
-    fn send_left_events(&mut self, classes: EventClasses) {
-        let events = self.events.take();
+    fn send_left_events(&mut self) {
+        let mut events = self.events.take();
         if events.is_empty() {
             return;
         }
         let shared = Arc::clone(&self.shared);
+        if shared.event_classes.load().any_of(EventClasses::TRACKED) {
+            self.send_changed(&events);
+        }
+        let classes = shared.event_classes.selected();
+        events.retain(|event| classes.sends(event.class));
+        if events.is_empty() {
+            return;
+        }
         let events: Arc<[KeyEvent]> = events.into();
         let bytes = events.iter().map(KeyEvent::held_bytes).sum();
         for (place, core) in shared.cores.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! What a core does about each message of other cores and of the thread that accepts.
 
-use crate::cores::message::{Message, Question};
+use crate::cores::message::{Message, Question, Redirected};
+use crate::events::tracking::Due;
 use crate::memory_trims::Trim;
 use crate::serving::Serving;
 
@@ -56,6 +57,18 @@ impl Serving {
                 self.scripts.own(&script);
                 self.note_scripts();
             }
+            Message::Changed(changes) => self.tracking.due.push_back(Due::Keys(changes, 0)),
+            Message::ForgetTracked => self.tracking.due.push_back(Due::All),
+            Message::Redirected(pushed) => {
+                let Redirected {
+                    client,
+                    body,
+                    core,
+                    from,
+                } = *pushed;
+                self.redirect(client, &body, (core, from));
+            }
+            Message::RedirectionBroken { from, client } => self.break_redirection(from, client),
             Message::Question(question) => self.answer(question),
         }
     }
@@ -100,6 +113,16 @@ impl Serving {
                 places,
                 answers,
             } => answers.put(self.subscriptions.counts(topic, names.some(places))),
+            Question::RenewUsers(answers) => {
+                self.users.renew(&self.shared.users);
+                answers.put(());
+            }
+            Question::Denials(count, answers) => answers.put(self.denials.newest(count)),
+            Question::FindTarget(client, answers) => answers.put(self.find_target(client)),
+            Question::ClearDenials(answers) => {
+                self.denials.clear();
+                answers.put(());
+            }
             Question::DescribeClients {
                 start,
                 filter,

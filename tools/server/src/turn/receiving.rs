@@ -42,6 +42,7 @@ impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
         self.is_blocked
+            || self.is_paused
             || self.is_executing()
             || self.is_closing
             || self.is_ahead()
@@ -68,6 +69,12 @@ impl Connection {
     /// True if the next command is kept whole: it is queued, or refused.
     fn keeps_whole(&self) -> bool {
         self.is_queueing() || self.is_restricted()
+    }
+
+    /// True if a long value of a command is passed on as it comes: not if keys may follow whose
+    /// use must be allowed first.
+    fn passes_on(&self, arguments: &Arguments, input: &[u8], left: usize) -> bool {
+        (left == 0 || self.user.may_all()) && commands::streams(arguments, input, left)
     }
 
     /// True if a queued command may run; also with too much output if it runs ahead.
@@ -469,7 +476,7 @@ impl Serving {
                 (consumed, None)
             }
             Ok(Progress::Large { left, .. })
-                if connection.keeps_whole() || !commands::streams(arguments, input, left) =>
+                if connection.keeps_whole() || !connection.passes_on(arguments, input, left) =>
             {
                 connection.takes_whole = true;
                 arguments.clear();

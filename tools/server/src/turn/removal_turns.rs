@@ -62,6 +62,9 @@ impl Serving {
                 }
             }
             self.counters().unsent_events.add(keys.unlisted());
+            if keys.unlisted() > 0 {
+                self.forget_tracked();
+            }
         }
         self.removed_keys = keys;
         let is_any = !taken.is_empty();

@@ -82,7 +82,15 @@ impl Serving {
                     } else {
                         Protocol::Resp2
                     };
-                    self.called(core, (run, connection.database), &words)
+                    let database = connection.database;
+                    let is_free = connection.user.may_all();
+                    let denied = (!is_free)
+                        .then(|| commands::refused_in_script(self, connection, &words))
+                        .flatten();
+                    let Some(run) = &mut connection.script else {
+                        return true;
+                    };
+                    self.called(core, (run, database), &words, denied)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -107,7 +115,9 @@ impl Serving {
                     return true;
                 }
             };
-            run.next = Some(next);
+            if let Some(run) = &mut connection.script {
+                run.next = Some(next);
+            }
             if steps::is_slice_over() {
                 self.list(number, connection);
                 return false;
@@ -182,9 +192,10 @@ impl Serving {
         core: &Core,
         (run, database): (&mut ScriptRun, u8),
         words: &[Vec<u8>],
+        denied: Option<String>,
     ) -> Next {
         let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
-        match self.admit_called(core, (run, database), words) {
+        match self.admit_called(core, (run, database), words, denied) {
             Ok(writes) => run.has_written |= writes,
             Err(text) => {
                 let command = words.first().and_then(|name| commands::find(name));
@@ -216,8 +227,12 @@ impl Serving {
         core: &Core,
         (run, database): (&ScriptRun, u8),
         words: &[Vec<u8>],
+        denied: Option<String>,
     ) -> Result<bool, String> {
         let called = commands::called_by_script(words)?;
+        if let Some(denied) = denied {
+            return Err(denied);
+        }
         if called.writes && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }

@@ -199,6 +199,11 @@ impl Serving {
         count
     }
 
+    /// Bytes that a client may leave unread of what is sent to it without its request.
+    pub(super) fn unread_bytes_max(&self) -> usize {
+        UNREAD_BYTES_MAX.min(self.memory.server().limit() / UNREAD_SHARE_OF_MEMORY)
+    }
+
     /// Hands a message to subscribers of the core, while there are steps left; returns how many
     /// have got it, and whether none is left. The connection of the command that runs, if there is
     /// one, gets it after its reply.
@@ -209,8 +214,7 @@ impl Serving {
         (progress, steps): (&mut Progress, &mut Steps),
     ) -> (usize, bool) {
         let subscriptions = std::mem::take(&mut self.subscriptions);
-        let unread_bytes_max =
-            UNREAD_BYTES_MAX.min(self.memory.server().limit() / UNREAD_SHARE_OF_MEMORY);
+        let unread_bytes_max = self.unread_bytes_max();
         let mut count = 0;
         let is_done = subscriptions.hand_out(message, progress, steps, |pattern, number| {
             let (connection, is_running) = match &mut running {

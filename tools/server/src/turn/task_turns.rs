@@ -60,6 +60,7 @@ impl Serving {
             &self.turn_bytes,
             &self.entries,
         )
+        .of_client(connection.id)
     }
 
     /// One turn of the commands of several steps.
@@ -190,6 +191,16 @@ impl Serving {
             return self.put_back(number, connection);
         }
         connection.end_task();
+        if let (Some(found), Some(tracker)) =
+            (connection.redirecting.take(), connection.tracker.as_mut())
+        {
+            tracker.redirection = found.take();
+            if tracker.redirection.is_none() {
+                self.end_tracking(number, &mut connection);
+            }
+        }
+        // Its last command has removed its user.
+        connection.is_closing |= connection.user.is_removed() && !connection.is_executing();
         connection.send_deferred();
         if let Some(stream) = connection.stream.take() {
             stream.end();
