@@ -1,5 +1,5 @@
-//! The store of a value that was checked, under the section of its key: its first step replaces what
-//! the key holds.
+//! The store of a value that was checked, under the section of its key: the first step replaces
+//! what the key holds.
 //!
 //! - W1: if a step fails, what was stored is removed.
 
@@ -290,7 +290,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The guard of the next step: nobody else has changed what was stored.
+    /// The guard of the next step: no other client has changed what was stored.
     fn guard(&self) -> TreeGuard {
         TreeGuard {
             tag: self.kind.tag(),
