@@ -63,6 +63,49 @@ fn elements_are_sorted_by_themselves_or_by_what_they_name() {
 }
 
 #[test]
+fn transactions_and_scripts_sort_by_keys_of_all_cores() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("rpush l 3 1 2", "3"),
+                ("sadd s c a b", "3"),
+                ("mset w1 30 w2 20 w3 10", "OK"),
+                ("multi", "OK"),
+                ("sort l by w* get #", "QUEUED"),
+                ("pfadd h a", "QUEUED"),
+                ("pfcount h", "QUEUED"),
+                ("geoadd g 1 1 a", "QUEUED"),
+                ("geosearchstore near g frommember a byradius 1 m", "QUEUED"),
+                ("bitpos w1 1", "QUEUED"),
+                ("bitop or both w1 w2", "QUEUED"),
+                ("bitfield both incrby u8 0 1", "QUEUED"),
+                ("sort l by w* get w* store r", "QUEUED"),
+                ("exec", "[[\"3\", \"2\", \"1\"], 1, 1, 1, 1, 2, 2, [52], 3]"),
+                ("lrange r 0 -1", "[\"10\", \"20\", \"30\"]"),
+                (
+                    "eval return(redis.call('sort',KEYS[1],'by','w*')) 1 l",
+                    "[\"3\", \"2\", \"1\"]",
+                ),
+                (
+                    "eval return(redis.call('sort',KEYS[1],'by','nosort')) 1 s",
+                    "[\"a\", \"b\", \"c\"]",
+                ),
+                (
+                    "eval return(redis.call('georadius',KEYS[1],1,1,1,'km','store',KEYS[2])) 2 g t",
+                    "1",
+                ),
+                (
+                    "command getkeys sort l store a by store store r",
+                    "[\"l\", \"r\"]",
+                ),
+            ],
+        );
+    });
+}
+
+#[test]
 fn a_long_list_is_sorted_with_long_values() {
     const ELEMENTS: usize = 20_000;
     let served = Served::vast(2);
