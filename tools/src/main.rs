@@ -1,7 +1,7 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `card`, `cli`, `console`, `doctor`, `fabric`, `memnode`, `serve`, `top`,
-//! `tune`; `manual` has completions and manual pages. Each checks its flags and returns the exit
+//! One module a command: `card`, `cli`, `console`, `doctor`, `fabric`, `memnode`, `rdb`, `serve`,
+//! `top`, `tune`; `manual` has completions and manual pages. Each checks its flags and returns the exit
 //! code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of running
 //! engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are shared.
 //! Commands that wait for signals also end in order when their terminal hangs up.
@@ -21,6 +21,7 @@ mod given;
 mod listen;
 mod manual;
 mod memnode;
+mod rdb;
 mod serve;
 mod text;
 mod token;
@@ -78,6 +79,9 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
+    /// Check files in Redis's RDB format.
+    #[command(subcommand)]
+    Rdb(rdb::Command),
     /// Serve Redis clients.
     Serve(Box<serve::Arguments>),
     /// Show a running engine: cores, latencies, memory nodes, hot keys.
@@ -107,6 +111,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
+            Self::Rdb(command) => command.name(),
             Self::Serve(_) => "serve",
             Self::Top(_) => "top",
             #[cfg(feature = "tune")]
@@ -141,6 +146,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),
+            Self::Rdb(command) => rdb::run(command),
             Self::Serve(arguments) => serve::run(arguments, given),
             Self::Top(arguments) => top::run(arguments, given),
             #[cfg(feature = "tune")]

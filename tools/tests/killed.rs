@@ -193,6 +193,8 @@ const ROWS: &[Row] = &[
         When::Handling,
         End::Early,
     ),
+    // A pipe without a writer.
+    row("rdb check", "rdb check FIFO", When::Running, End::Signal),
     held("fabric devices", "fabric devices"),
     row(
         "fabric ping",

@@ -4,6 +4,7 @@ use farcore::{Expiry, ExpiryCondition};
 
 use super::Refusal;
 use crate::glob::PATTERN_BYTES_MAX;
+use crate::types::sorted::score::parsed_score;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
 
 /// An integer as Redis takes it.
@@ -25,13 +26,7 @@ pub(super) fn number(text: &[u8], min: usize, refusal: &str) -> Result<usize, Re
 
 /// A finite or infinite number as Redis takes it.
 pub(crate) fn float(text: &[u8]) -> Result<f64, Refusal> {
-    let refused = || Refusal::from(NO_FLOAT);
-    let text = std::str::from_utf8(text).map_err(|_| refused())?;
-    let number: f64 = text.parse().map_err(|_| refused())?;
-    if number.is_nan() {
-        return Err(refused());
-    }
-    Ok(number)
+    parsed_score(text).ok_or_else(|| NO_FLOAT.into())
 }
 
 /// Refuses a command that names more of something than it takes.

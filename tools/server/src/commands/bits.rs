@@ -7,7 +7,8 @@ use super::{Call, Flow, Refusal, SYNTAX};
 use crate::long::change::{ChangeKind, LongChange};
 use crate::long::task::LongTask;
 use crate::types::bit_counter::BITS_A_BYTE;
-use crate::types::replies::ReplyKind;
+use crate::types::replies::{OfAbsent, ReplyKind};
+use crate::words::NO_INTEGER;
 
 type Result = std::result::Result<Flow, Refusal>;
 /// An offset that is none; as Redis.
@@ -62,16 +63,28 @@ pub(super) fn setbit(call: &mut Call<'_>) -> Result {
     Ok(call.long_task(LongTask::Change(change)))
 }
 
+/// The range of `BITCOUNT`, and whether it is of bits.
+fn counted_range(call: &Call<'_>) -> std::result::Result<(i64, i64, bool), &'static str> {
+    let number = |place| integer(call.argument(place)).map_err(|_| NO_INTEGER);
+    match call.count() {
+        2 => Ok((0, -1, false)),
+        4 => Ok((number(2)?, number(3)?, false)),
+        5 => {
+            let (start, end, unit) = (number(2)?, number(3)?, call.argument(4));
+            let is_of_bits = is_option(unit, "bit");
+            if !is_of_bits && !is_option(unit, "byte") {
+                return Err(SYNTAX);
+            }
+            Ok((start, end, is_of_bits))
+        }
+        _ => Err(SYNTAX),
+    }
+}
+
 pub(super) fn bitcount(call: &mut Call<'_>) -> Result {
-    let (start, end) = match call.count() {
-        2 => (0, -1),
-        4 | 5 => (integer(call.argument(2))?, integer(call.argument(3))?),
-        _ => return Err(SYNTAX.into()),
-    };
-    let is_of_bits = match call.count() {
-        5 if is_option(call.argument(4), "bit") => true,
-        5 if !is_option(call.argument(4), "byte") => return Err(SYNTAX.into()),
-        _ => false,
+    let (start, end, is_of_bits) = match counted_range(call) {
+        Ok(range) => range,
+        Err(text) => return Ok(call.refuse_after_look(None, OfAbsent::Zero, text)),
     };
     let key = call.key();
     let kind = ReplyKind::BitCount {

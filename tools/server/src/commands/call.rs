@@ -25,7 +25,8 @@ use crate::resp::{Arguments, Protocol, Writer};
 use crate::serving::Serving;
 use crate::steps;
 use crate::tasks::output::TaskOutput;
-use crate::types::replies::{ReplyKind, error_text, write_answer};
+use crate::types::kind::Kind;
+use crate::types::replies::{OfAbsent, ReplyKind, error_text, write_answer};
 use crate::waits::readiness::Readiness;
 
 /// Bytes that a copy of an argument takes beside its own.
@@ -109,6 +110,27 @@ impl<'a> Call<'a> {
             return self.noted_request(kind, operation);
         }
         self.submit(kind, operation)
+    }
+
+    /// Refuses a command for an argument at which Redis looks after it has looked at the key: of
+    /// another kind, or absent, it replies that. `kind` is that of a collection, if not of a string.
+    pub(crate) fn refuse_after_look(
+        &mut self,
+        kind: Option<Kind>,
+        absent: OfAbsent,
+        text: &'static str,
+    ) -> Flow {
+        let key = self.key();
+        let operation = match kind {
+            Some(kind) => kind.operation(key, TreeOp::Len),
+            None => Operation::GetRange {
+                key,
+                offset: 0,
+                bytes: 1,
+            },
+        };
+        let reply = ReplyKind::Refused { kind, absent, text };
+        self.request(reply, operation)
     }
 
     /// Submits an operation, without regard to events.

@@ -9,9 +9,9 @@ use crate::types::replies::ReplyKind;
 type Result = std::result::Result<Flow, Refusal>;
 
 fn set_expiry(call: &mut Call<'_>, unit: TimeUnit, name: &str) -> Result {
-    let time = integer(call.argument(2))?;
     let options = (3..call.count()).map(|place| call.argument(place));
     let condition = expiry_condition(options)?;
+    let time = integer(call.argument(2))?;
     let expiry = unit.expiry(time).ok_or_else(|| invalid_expiry(name))?;
     let change = Change::SetExpiry {
         expiry,

@@ -65,14 +65,14 @@ impl LcsOptions {
 }
 
 pub(super) fn lcs(call: &mut Call<'_>) -> Result {
-    let options = LcsOptions::of(call)?;
+    let options = LcsOptions::of(call);
     let keys = [1, 2].map(|place| call.argument(place).to_vec());
     Ok(call.task(move |mut core, output, protocol| async move {
-        let reply = common_of(&mut core, &keys, &output).await;
+        let reply = common_of(&mut core, &keys, options, &output).await;
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match reply {
-                Ok(common) => common.write(options, &mut writer),
+                Ok((common, options)) => common.write(options, &mut writer),
                 Err(Refusal(text)) => writer.error(&text),
             }
         });
@@ -83,8 +83,9 @@ pub(super) fn lcs(call: &mut Call<'_>) -> Result {
 async fn common_of(
     core: &mut Core,
     keys: &[Vec<u8>; 2],
+    options: std::result::Result<LcsOptions, Refusal>,
     output: &TaskOutput,
-) -> std::result::Result<Common, Refusal> {
+) -> std::result::Result<(Common, LcsOptions), Refusal> {
     let mut values = [Vec::new(), Vec::new()];
     let mut held = Vec::new();
     let lacks = |shortage: Shortage| Refusal(shortage.to_string());
@@ -100,6 +101,8 @@ async fn common_of(
             Err(error) => return Err(Refusal(error_text(&error))),
         }
     }
+    // As Redis, which looks at its options last.
+    let options = options?;
     let [first, second] = values;
     let entries = Table::entries(&first, &second)
         .ok_or("ERR Insufficient memory, transient memory for LCS exceeds its limit")?;
@@ -110,7 +113,7 @@ async fn common_of(
         steps::count(ENTRIES_A_TURN / 16);
         core.yield_now().await;
     }
-    Ok(table.walk(&first, &second))
+    Ok((table.walk(&first, &second), options))
 }
 
 /// Lengths of the longest common subsequences of beginnings.

@@ -23,7 +23,7 @@ use crate::types::list::reply::{
     ListReply, Occurrences, TakenElements, list_error_text, short_index,
 };
 use crate::types::list::side::Side;
-use crate::types::replies::ReplyKind;
+use crate::types::replies::{OfAbsent, ReplyKind};
 use crate::waits::key_queues::Awaited;
 use crate::words::NO_INTEGER;
 
@@ -116,7 +116,9 @@ pub(super) fn llen(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn lindex(call: &mut Call<'_>) -> Result {
-    let index = integer(call.argument(2))?;
+    let Ok(index) = integer(call.argument(2)) else {
+        return Ok(call.refuse_after_look(Some(Kind::List), OfAbsent::Null, NO_INTEGER));
+    };
     let step = |_: &Call<'_>| ListStep::Element(index);
     Ok(match short_index(index) {
         Some(short) => {

@@ -24,6 +24,7 @@ mod connection;
 mod databases;
 mod dispatch;
 mod documentation;
+mod dump;
 mod element_draw;
 mod element_scan;
 mod expiry;

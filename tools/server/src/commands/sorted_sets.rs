@@ -314,22 +314,27 @@ pub(super) fn zmscore(call: &mut Call<'_>) -> Result {
     )
 }
 
-fn rank(call: &mut Call<'_>, reverse: bool) -> Flow {
+fn rank(call: &mut Call<'_>, reverse: bool) -> Result {
+    let has_score = call.count() > 3;
+    if call.count() > 4 || has_score && !is_option(call.argument(3), "withscore") {
+        return Err(SYNTAX.into());
+    }
     let member = stored_member(call.argument(2));
     let op = TreeOp::ScoreRank {
         member: &member,
         reverse,
     };
     let operation = Kind::SortedSet.operation(call.key(), op);
-    call.request(ReplyKind::Sorted(SortedReply::Rank), operation)
+    let reply = ReplyKind::Sorted(SortedReply::Rank { has_score });
+    Ok(call.request(reply, operation))
 }
 
 pub(super) fn zrank(call: &mut Call<'_>) -> Result {
-    Ok(rank(call, false))
+    rank(call, false)
 }
 
 pub(super) fn zrevrank(call: &mut Call<'_>) -> Result {
-    Ok(rank(call, true))
+    rank(call, true)
 }
 
 fn count(call: &mut Call<'_>, range: &Range<'_>) -> Flow {

@@ -13,14 +13,16 @@ use crate::events::classes::EventClasses;
 use crate::long::change::{ChangeKind, LongChange, SetCondition, SetRule, notify_set};
 use crate::long::task::{LongTask, swap};
 use crate::steps;
-use crate::types::replies::ReplyKind;
-use crate::words::NO_INTEGER;
+use crate::types::replies::{OfAbsent, ReplyKind};
+use crate::words::{NO_FLOAT, NO_INTEGER};
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Bytes of the longest value of Redis.
 const REDIS_BYTES_MAX: u64 = 512 << 20;
 /// A value that is too long for an offset; as Redis.
+/// What a client reads of an expiry of `GETEX` that is none; as Redis.
+const NO_GETEX_EXPIRY: &str = "ERR invalid expire time in 'getex' command";
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 impl<'a> Call<'a> {
@@ -206,7 +208,16 @@ pub(super) fn getex(call: &mut Call<'_>) -> Result {
         3 if is_option(call.argument(2), "persist") => Expiry::Never,
         4 => {
             let unit = TimeUnit::of_option(call.argument(2)).ok_or(SYNTAX)?;
-            positive_expiry(call.argument(3), unit, "getex")?
+            let Ok(expiry) = positive_expiry(call.argument(3), unit, "getex") else {
+                let is_number = integer(call.argument(3)).is_ok();
+                let text = if is_number {
+                    NO_GETEX_EXPIRY
+                } else {
+                    NO_INTEGER
+                };
+                return Ok(call.refuse_after_look(None, OfAbsent::Null, text));
+            };
+            expiry
         }
         _ => return Err(SYNTAX.into()),
     };
@@ -380,7 +391,7 @@ pub(super) fn setrange(call: &mut Call<'_>) -> Result {
     let offset = u64::try_from(offset).map_err(|_| "ERR offset is out of range")?;
     let bytes = call.argument(3);
     if is_beyond(offset, bytes.len()) {
-        return Err(TOO_LONG.into());
+        return Ok(call.refuse_after_look(None, OfAbsent::Refused, TOO_LONG));
     }
     let change = Change::SetRange { offset, bytes };
     let long = LongChange::new(call.key(), bytes, ChangeKind::SetRange { offset });
@@ -411,6 +422,8 @@ pub(super) fn decrby(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn incrbyfloat(call: &mut Call<'_>) -> Result {
-    let by = float(call.argument(2))?;
+    let Ok(by) = float(call.argument(2)) else {
+        return Ok(call.refuse_after_look(None, OfAbsent::Refused, NO_FLOAT));
+    };
     Ok(call.change(ReplyKind::Float, Change::IncrementFloat { by }))
 }

@@ -10,7 +10,7 @@ use super::key_places::MoreKeys;
 #[cfg(feature = "scripts")]
 use super::scripts;
 use super::{
-    absent, access, all_keys, bits, channels, config, connection, databases, element_draw,
+    absent, access, all_keys, bits, channels, config, connection, databases, dump, element_draw,
     element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor,
     object, random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
     sorted_scan, sorted_sets, sorted_several, sorted_takes, stream_groups, stream_reads, streams,
@@ -217,6 +217,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("del", -2, ALL, "write", keys::del),
     command("delifeq", 3, ONE, CHANGE, strings::delifeq),
     command("discard", 1, NONE, TRANSACTION, transactions::discard),
+    command("dump", 2, ONE, SLOW_READ, dump::dump),
     command("echo", 2, NONE, INFO, connection::echo),
     #[cfg(feature = "scripts")]
     command("eval", -3, NONE, EVALUATE, scripts::eval),
@@ -323,6 +324,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         "noscript loading stale fast no_auth",
         connection::reset,
     ),
+    command("restore", -4, ONE, SLOW_WRITE, dump::restore),
     command("role", 1, NONE, INFO, server::role),
     command("rpop", -2, ONE, CHANGE, lists::rpop),
     command("rpoplpush", 3, TWO, SLOW_WRITE, list_takes::rpoplpush),
@@ -449,7 +451,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         SLOW_WRITE,
         sorted_ranges::zrangestore,
     ),
-    command("zrank", 3, ONE, READ, sorted_sets::zrank),
+    command("zrank", -3, ONE, READ, sorted_sets::zrank),
     command("zrem", -3, ONE, CHANGE, sorted_sets::zrem),
     command(
         "zremrangebylex",
@@ -487,7 +489,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         SLOW_READ,
         sorted_ranges::zrevrangebyscore,
     ),
-    command("zrevrank", 3, ONE, READ, sorted_sets::zrevrank),
+    command("zrevrank", -3, ONE, READ, sorted_sets::zrevrank),
     command("zscan", -3, ONE, SLOW_READ, sorted_scan::zscan),
     command("zscore", 3, ONE, READ, sorted_sets::zscore),
     command("zunion", -3, NONE, COUNTED_READ, sorted_several::zunion),

@@ -71,6 +71,13 @@ pub(crate) enum ReplyKind {
     ReferenceCount,
     /// This error if the key exists, else null.
     Unknown(&'static str),
+    /// This error if the key holds a value of the kind that is looked for; else what a command without
+    /// errors replies.
+    Refused {
+        kind: Option<Kind>,
+        absent: OfAbsent,
+        text: &'static str,
+    },
     /// A part of the value, from one byte to another; negative ones count from its end.
     Range { start: i64, end: i64 },
     /// Whether a bit of the value's part, which is one byte, is set.
@@ -81,6 +88,15 @@ pub(crate) enum ReplyKind {
         end: i64,
         is_of_bits: bool,
     },
+}
+
+/// What is replied if a key is absent though an argument is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OfAbsent {
+    Null,
+    Zero,
+    /// The error.
+    Refused,
 }
 
 impl ReplyKind {
@@ -470,6 +486,17 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
                 Answer::Stored { .. } | Answer::Deleted | Answer::Value { .. }
             );
             writer.integer(i64::from(is_done));
+        }
+        (ReplyKind::Refused { kind, absent, text }, answer) => {
+            let is_there = match kind {
+                Some(_) => TreeView::of(answer).length().version > 0,
+                None => matches!(answer, Answer::Value { .. }),
+            };
+            match absent {
+                OfAbsent::Null if !is_there => writer.null(),
+                OfAbsent::Zero if !is_there => writer.integer(0),
+                _ => writer.error(text),
+            }
         }
         (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
         (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),

@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each program uses a part of it")]
 
+use farcore_rdb::{Crc64, Packer, payload, write};
+
 /// Keys, fields or elements that one command names.
 pub(crate) const MANY: usize = 50_000;
 /// Keys that a client may wait for.
@@ -22,6 +24,9 @@ const SHA_OF_COUNT: &str = "cb35aa5ca859d59b3e50fa6f9efbe7e14b5215dd";
 
 /// Entries of a stream, which are added one by one.
 const STREAM_ENTRIES: usize = 3000;
+
+/// Bytes of a value that is packed: a client may hold twice as much.
+const PACKED_BYTES: usize = 4 << 20;
 
 /// Bytes of each of two values whose table of `LCS` is the largest.
 const LCS_BYTES: usize = 2000;
@@ -69,6 +74,37 @@ fn hostile_pattern() -> Vec<u8> {
     let mut pattern = b"*aaaaaaa".repeat(127);
     pattern.extend_from_slice(b"*b*");
     pattern
+}
+
+/// A payload of `DUMP`, of a type and a value.
+fn payload(value: &[u8]) -> Vec<u8> {
+    let mut crc = Crc64::default();
+    crc.add(value);
+    [value, &payload::footer(crc)[..]].concat()
+}
+
+/// The payload of a set of many members.
+fn set_payload() -> Vec<u8> {
+    let (mut value, mut packer) = (vec![write::types::SET], Packer::default());
+    write::length(&mut value, 3 * MANY as u64);
+    for name in names('m', 3 * MANY) {
+        write::string(&mut value, name.as_bytes(), &mut packer);
+    }
+    payload(&value)
+}
+
+/// The payload of a string that is unpacked to the longest value that is stored.
+fn packed_payload() -> Vec<u8> {
+    let (mut packed, mut bytes) = (vec![0, b'a'], 1);
+    while bytes + 264 <= PACKED_BYTES {
+        packed.extend([0xe0, 0xff, 0]);
+        bytes += 264;
+    }
+    let mut value = vec![write::types::STRING, 0xc3];
+    write::length(&mut value, packed.len() as u64);
+    write::length(&mut value, bytes as u64);
+    value.extend(packed);
+    payload(&value)
 }
 
 pub(crate) fn bytes(count: usize) -> Vec<u8> {
@@ -249,6 +285,30 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         ],
         "rename" => vec![of("copied renamed"), of("long copied"), of("copied long")],
         "renamenx" => vec![of("renamed copied"), of("set other")],
+        "dump" => [
+            "string",
+            "long",
+            "hash",
+            "set",
+            "list",
+            "sorted",
+            "stream",
+            "longstream",
+        ]
+        .map(of)
+        .into(),
+        "restore" => {
+            let restored = |payload| {
+                let rest = [payload, b"REPLACE".to_vec()];
+                command("RESTORE restored 0", rest)
+            };
+            vec![
+                restored(set_payload()),
+                restored(packed_payload()),
+                restored(record()),
+                restored([record(), vec![0; 10]].concat()),
+            ]
+        }
         "debug" => vec![of("SLEEP 0"), of("OBJECT set")],
         "decr" | "incr" | "getdel" | "persist" | "ttl" | "pttl" | "expiretime" | "pexpiretime"
         | "type" => vec![of("number"), of("set"), of("absent")],

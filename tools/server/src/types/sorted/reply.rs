@@ -21,8 +21,8 @@ pub(crate) enum SortedReply {
     Score,
     /// The scores of several members.
     Scores { count: u32 },
-    /// The rank of a member, or null.
-    Rank,
+    /// The rank of a member, with its score or without, or null.
+    Rank { has_score: bool },
     /// Members of a range, with their scores or without, of which the engine was to answer this
     /// many at most.
     Range { limit: u32, has_scores: bool },
@@ -143,8 +143,14 @@ impl SortedReply {
                     write_score(score, writer);
                 }
             }
-            Self::Rank => match view.score_rank() {
+            Self::Rank { has_score } => match view.score_rank() {
+                Some(found) if has_score => {
+                    writer.array(2);
+                    writer.integer(signed(found.rank));
+                    writer.score(found.score);
+                }
                 Some(found) => writer.integer(signed(found.rank)),
+                None if has_score => writer.null_array(),
                 None => writer.null(),
             },
             Self::Range { has_scores, .. } => {

@@ -20,6 +20,7 @@
 //!   added changes nothing else.
 
 use farcore::TreeBound;
+use farcore::constants::KEY_BYTES_MAX;
 
 use super::id::StreamId;
 
@@ -120,6 +121,12 @@ impl Ends {
         (TreeBound::Included(&self.0), TreeBound::Included(&self.1))
     }
 
+    /// Both keys, of which a client may send the longer one too.
+    pub(super) fn into_keys(mut self) -> (Vec<u8>, Vec<u8>) {
+        self.1.truncate(KEY_BYTES_MAX);
+        (self.0, self.1)
+    }
+
     /// From the first key with a beginning to the last one of these bytes and all that continue it.
     fn beginning(with: &[u8]) -> Self {
         // No part behind a beginning is as long.
@@ -163,6 +170,11 @@ impl Span {
     pub(super) fn range(&self) -> (TreeBound<'_>, TreeBound<'_>) {
         let (from, to) = (self.0.bytes(), self.1.bytes());
         (TreeBound::Included(from), TreeBound::Included(to))
+    }
+
+    /// Both keys.
+    pub(super) fn ends(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.0.bytes().to_vec(), self.1.bytes().to_vec())
     }
 
     pub(super) fn entries(from: StreamId, to: StreamId) -> Self {

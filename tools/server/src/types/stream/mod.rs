@@ -15,3 +15,4 @@ pub(crate) mod programs;
 pub(crate) mod reply;
 pub(crate) mod reports;
 mod state;
+pub(crate) mod stored;
