@@ -82,11 +82,8 @@ impl Serving {
                     } else {
                         Protocol::Resp2
                     };
+                    let denied = self.denied_in_script(connection, &words);
                     let database = connection.database;
-                    let is_free = connection.user.may_all();
-                    let denied = (!is_free)
-                        .then(|| commands::refused_in_script(self, connection, &words))
-                        .flatten();
                     let Some(run) = &mut connection.script else {
                         return true;
                     };
@@ -123,6 +120,14 @@ impl Serving {
                 return false;
             }
         }
+    }
+
+    /// Why the user of a script's client may not run a command, if it may not.
+    fn denied_in_script(&mut self, connection: &Connection, words: &[Vec<u8>]) -> Option<String> {
+        if connection.user.may_all() {
+            return None;
+        }
+        commands::refused_in_script(self, connection, words)
     }
 
     /// Why a script is to end now.

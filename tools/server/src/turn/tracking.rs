@@ -177,7 +177,8 @@ impl Serving {
             };
             let tracker = connection.tracker.as_ref();
             let is_meant = tracker.is_some_and(|tracker| {
-                !tracker.is_broadcast && !(tracker.skips_own && client == reader.client)
+                let is_own = tracker.skips_own && client == reader.client;
+                !(tracker.is_broadcast || is_own)
             });
             if connection.id == reader.client && is_meant {
                 self.push_keys(reader.number, Some(&[key]));

@@ -381,12 +381,12 @@ impl Selector {
         loop {
             // Of those that have more in common than not, the one with fewest differences.
             let mut best: Option<(u32, u32, usize)> = None;
-            for place in 0..CATEGORIES.len() {
+            for (place, is_applied) in is_applied.iter().enumerate() {
                 let (on, off) = left.counts(catalogue.of_category(place));
                 let (same, diff) = if is_additive { (on, off) } else { (off, on) };
                 let is_better = best
                     .is_none_or(|(least, most, _)| diff < least || diff == least && same > most);
-                if !is_applied[place] && same > diff && is_better {
+                if !is_applied && same > diff && is_better {
                     best = Some((diff, same, place));
                 }
             }
