@@ -1,11 +1,11 @@
-//! Arguments that a command keeps.
+//! Arguments that a command keeps, or elements that it reads.
 
 use std::ops::Range;
 
 use crate::steps;
 
 /// Several texts in one buffer.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
     /// Where each ends.
@@ -22,6 +22,28 @@ impl Texts {
         }
         steps::count_copied(bytes.len() + ends.len() * size_of::<usize>());
         Self { bytes, ends }
+    }
+
+    /// Adds one.
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The one at a place; empty if there is none.
+    pub(crate) fn get(&self, place: usize) -> &[u8] {
+        let before = place.checked_sub(1);
+        let start = before.map_or(Some(0), |before| self.ends.get(before).copied());
+        let end = self.ends.get(place).copied();
+        let text = start
+            .zip(end)
+            .and_then(|(start, end)| self.bytes.get(start..end));
+        text.unwrap_or_default()
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// How many there are.
@@ -54,5 +76,11 @@ mod tests {
             let some = texts.some(places.clone()).collect::<Vec<_>>();
             assert_eq!(some, all[places]);
         }
+        let mut pushed = Texts::default();
+        all.iter().for_each(|text| pushed.push(text));
+        for (place, text) in all.into_iter().enumerate() {
+            assert_eq!(pushed.get(place), text);
+        }
+        assert_eq!((pushed.get(4), pushed.bytes()), (&[][..], 24));
     }
 }

@@ -7,6 +7,7 @@ use super::{Call, Flow, Refusal, SYNTAX};
 use crate::long::change::{ChangeKind, LongChange};
 use crate::long::task::LongTask;
 use crate::types::bit_counter::BITS_A_BYTE;
+use crate::types::bit_seeker::Sought;
 use crate::types::replies::{OfAbsent, ReplyKind};
 use crate::words::NO_INTEGER;
 
@@ -63,36 +64,89 @@ pub(super) fn setbit(call: &mut Call<'_>) -> Result {
     Ok(call.long_task(LongTask::Change(change)))
 }
 
-/// The range of `BITCOUNT`, and whether it is of bits.
-fn counted_range(call: &Call<'_>) -> std::result::Result<(i64, i64, bool), &'static str> {
-    let number = |place| integer(call.argument(place)).map_err(|_| NO_INTEGER);
-    match call.count() {
-        2 => Ok((0, -1, false)),
-        4 => Ok((number(2)?, number(3)?, false)),
-        5 => {
-            let (start, end, unit) = (number(2)?, number(3)?, call.argument(4));
-            let is_of_bits = is_option(unit, "bit");
-            if !is_of_bits && !is_option(unit, "byte") {
-                return Err(SYNTAX);
-            }
-            Ok((start, end, is_of_bits))
-        }
-        _ => Err(SYNTAX),
+/// True if an argument is the unit `BIT`, false if it is `BYTE`.
+fn is_of_bits(argument: &[u8]) -> std::result::Result<bool, &'static str> {
+    let is_of_bits = is_option(argument, "bit");
+    if is_of_bits || is_option(argument, "byte") {
+        Ok(is_of_bits)
+    } else {
+        Err(SYNTAX)
     }
 }
 
-pub(super) fn bitcount(call: &mut Call<'_>) -> Result {
-    let (start, end, is_of_bits) = match counted_range(call) {
-        Ok(range) => range,
-        Err(text) => return Ok(call.refuse_after_look(None, OfAbsent::Zero, text)),
-    };
+/// A request, or a refusal of arguments that Redis reads only once it has found the key.
+fn request_or_refuse(
+    call: &mut Call<'_>,
+    nothing: i8,
+    kind: std::result::Result<ReplyKind, &'static str>,
+) -> Flow {
     let key = call.key();
-    let kind = ReplyKind::BitCount {
+    match kind {
+        Ok(kind) => call.request(kind, Operation::Get { key }),
+        Err(text) => call.refuse_after_look(None, OfAbsent::Number(nothing), text),
+    }
+}
+
+/// An integer as Redis takes it.
+fn number(argument: &[u8]) -> std::result::Result<i64, &'static str> {
+    integer(argument).map_err(|_| NO_INTEGER)
+}
+
+pub(super) fn bitcount(call: &mut Call<'_>) -> Result {
+    let kind = bit_count(call);
+    Ok(request_or_refuse(call, 0, kind))
+}
+
+fn bit_count(call: &Call<'_>) -> std::result::Result<ReplyKind, &'static str> {
+    let (start, end) = match call.count() {
+        2 => (0, -1),
+        4 | 5 => (number(call.argument(2))?, number(call.argument(3))?),
+        _ => return Err(SYNTAX),
+    };
+    // As Redis, which counts nothing before it reads the unit.
+    let is_nothing = start < 0 && end < 0 && start > end;
+    let is_of_bits = call.count() == 5 && !is_nothing && is_of_bits(call.argument(4))?;
+    Ok(ReplyKind::BitCount {
         start,
         end,
         is_of_bits,
+    })
+}
+
+pub(super) fn bitpos(call: &mut Call<'_>) -> Result {
+    let is_set = match integer(call.argument(2))? {
+        0 => false,
+        1 => true,
+        _ => return Err("ERR The bit argument must be 1 or 0.".into()),
     };
-    Ok(call.request(kind, Operation::Get { key }))
+    let kind = bit_place(call, is_set);
+    Ok(request_or_refuse(call, if is_set { -1 } else { 0 }, kind))
+}
+
+fn bit_place(call: &Call<'_>, is_set: bool) -> std::result::Result<ReplyKind, &'static str> {
+    let (mut start, mut end, mut in_bits) = (0, -1, false);
+    let count = call.count();
+    if count > 6 {
+        return Err(SYNTAX);
+    }
+    if count > 3 {
+        start = number(call.argument(3))?;
+    }
+    if count > 5 {
+        in_bits = is_of_bits(call.argument(5))?;
+    }
+    if count > 4 {
+        end = number(call.argument(4))?;
+    }
+    Ok(ReplyKind::BitPlace {
+        start,
+        end,
+        sought: Sought {
+            is_set,
+            is_of_bits: in_bits,
+            has_end: count > 4,
+        },
+    })
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
     let is_about_all = places.is_empty()
         && command.more_keys == MoreKeys::None
         && !transactions::touches_no_shard(command);
-    if is_about_all {
+    if is_about_all || places.has_patterns {
         return CalledKeys::All;
     }
     CalledKeys::At(places)

@@ -72,22 +72,33 @@ fn describe_as(
     }
 }
 
+/// How keys are used that are read, and those where a result is stored.
+const READ: [&str; 2] = ["RO", "access"];
+const OVERWRITTEN: [&str; 2] = ["OW", "update"];
+
 /// How a command uses its keys.
 fn key_flags(command: &Command) -> [&'static str; 2] {
     if command.writes {
         ["RW", "update"]
     } else {
-        ["RO", "access"]
+        READ
     }
 }
 
 /// Writes where a command's keys are, as Redis 7 does.
 fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     let (first, last, step) = command.keys;
-    let has_more = !matches!(command.more_keys, MoreKeys::None | MoreKeys::OfSecondWord);
-    writer.set(usize::from(first > 0) + usize::from(has_more));
+    let more = match command.more_keys {
+        MoreKeys::None | MoreKeys::OfSecondWord => 0,
+        MoreKeys::Counted(_) | MoreKeys::OfScript(_) | MoreKeys::Streams => 1,
+        MoreKeys::OfSort => 1 + usize::from(command.writes),
+        MoreKeys::OfResult(_) => 2,
+    };
+    writer.set(usize::from(first > 0) + more);
     if first > 0 {
-        begin_keys(writer, key_flags(command), first);
+        let is_source = matches!(command.more_keys, MoreKeys::OfSort | MoreKeys::OfResult(_));
+        let flags = if is_source { READ } else { key_flags(command) };
+        begin_keys(writer, flags, first);
         // The last key counts from the first one, or from the end if it is negative.
         let last = if last < 0 { last } else { last - first };
         let range = [("lastkey", last), ("keystep", step), ("limit", 0)];
@@ -95,7 +106,7 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
     }
     let flags = match first {
         0 => key_flags(command),
-        _ => ["RO", "access"],
+        _ => READ,
     };
     match command.more_keys {
         MoreKeys::None | MoreKeys::OfSecondWord => {}
@@ -104,8 +115,22 @@ fn specify_keys(writer: &mut Writer<'_>, command: &Command) {
             let places = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             specification(writer, "keynum", &places);
         }
+        // As Redis, which does not say where.
+        MoreKeys::OfSort => {
+            unknown_keys(writer, READ);
+            if command.writes {
+                unknown_keys(writer, OVERWRITTEN);
+            }
+        }
+        MoreKeys::OfResult(first) => {
+            for word in ["STORE", "STOREDIST"] {
+                begin_keys_behind(writer, OVERWRITTEN, (word, first));
+                let range = [("lastkey", 0), ("keystep", 1), ("limit", 0)];
+                specification(writer, "range", &range);
+            }
+        }
         MoreKeys::Streams => {
-            begin_keys_behind(writer, flags, "STREAMS");
+            begin_keys_behind(writer, flags, ("STREAMS", 1));
             let range = [("lastkey", -1), ("keystep", 1), ("limit", 2)];
             specification(writer, "range", &range);
         }
@@ -120,7 +145,7 @@ fn begin_keys(writer: &mut Writer<'_>, flags: [&str; 2], place: i64) {
 }
 
 /// Writes how keys are used, and behind which word they begin.
-fn begin_keys_behind(writer: &mut Writer<'_>, flags: [&str; 2], word: &str) {
+fn begin_keys_behind(writer: &mut Writer<'_>, flags: [&str; 2], (word, first): (&str, usize)) {
     write_use(writer, flags);
     writer.map(2);
     writer.bulk(b"type");
@@ -130,8 +155,16 @@ fn begin_keys_behind(writer: &mut Writer<'_>, flags: [&str; 2], word: &str) {
     writer.bulk(b"keyword");
     writer.bulk(word.as_bytes());
     writer.bulk(b"startfrom");
-    writer.integer(1);
+    writer.integer(i64::try_from(first).unwrap_or(0));
     writer.bulk(b"find_keys");
+}
+
+/// Writes how keys are used that may be anywhere.
+fn unknown_keys(writer: &mut Writer<'_>, flags: [&str; 2]) {
+    write_use(writer, flags);
+    specification(writer, "unknown", &[]);
+    writer.bulk(b"find_keys");
+    specification(writer, "unknown", &[]);
 }
 
 fn write_use(writer: &mut Writer<'_>, flags: [&str; 2]) {

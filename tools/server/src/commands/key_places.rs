@@ -20,6 +20,10 @@ pub(crate) enum MoreKeys {
     Streams,
     /// That of the second word.
     OfSecondWord,
+    /// Where the result is stored, behind a word from this place on.
+    OfResult(usize),
+    /// As [`MoreKeys::OfResult`], of `SORT`: patterns may name others.
+    OfSort,
 }
 
 /// The places of the keys of one call: two runs of places at most.
@@ -27,6 +31,8 @@ pub(crate) enum MoreKeys {
 pub(crate) struct KeyPlaces {
     /// The first place of each, the one behind the last, and the step between.
     runs: [(usize, usize, usize); 2],
+    /// Patterns name others, which may be any.
+    pub(crate) has_patterns: bool,
 }
 
 impl KeyPlaces {
@@ -95,6 +101,19 @@ impl Command {
                     None => KeyPlaces::default(),
                 }
             }
+            MoreKeys::OfResult(_) | MoreKeys::OfSort => {
+                let is_sort = self.more_keys == MoreKeys::OfSort;
+                let first = match self.more_keys {
+                    MoreKeys::OfResult(first) => first,
+                    _ => 2,
+                };
+                let (target, has_patterns) = result_of(count, first, is_sort, argument);
+                places.has_patterns = has_patterns;
+                match target.filter(|_| self.writes) {
+                    Some(target) => places.with(target..target + 1),
+                    None => places,
+                }
+            }
             MoreKeys::Streams => {
                 let first = behind_streams(count, &argument);
                 first.map_or(places, |first| {
@@ -111,6 +130,35 @@ impl Command {
             }
         }
     }
+}
+
+/// The place of the key where the result of a search or of `SORT` is stored, which is the last that is
+/// named, and whether patterns name keys.
+fn result_of<'w>(
+    count: usize,
+    first: usize,
+    is_sort: bool,
+    argument: impl Fn(usize) -> &'w [u8],
+) -> (Option<usize>, bool) {
+    let (mut place, mut target, mut has_patterns) = (first, None, false);
+    while place + 1 < count {
+        let word = argument(place);
+        let is = |option| is_option(word, option);
+        place += match () {
+            () if is("store") || (!is_sort && is("storedist")) => {
+                target = Some(place + 1);
+                2
+            }
+            () if is_sort && (is("by") || is("get")) => {
+                has_patterns |= argument(place + 1).contains(&b'*');
+                2
+            }
+            () if is_sort && is("limit") => 3,
+            () if !is_sort && is("count") => 2,
+            () => 1,
+        };
+    }
+    (target, has_patterns)
 }
 
 /// The place behind the word that keys of streams follow, as `XREAD` and `XREADGROUP` have them.
@@ -170,12 +218,34 @@ mod tests {
             ("memory usage a", &[2]),
             ("memory doctor", &[]),
             ("ping x", &[]),
+            ("sort k", &[1]),
+            ("sort k store a store b", &[1, 5]),
+            ("sort k by store get w* limit 1 store", &[1]),
+            ("sort k limit 0 store store t", &[1, 6]),
+            ("sort_ro k store a", &[1]),
+            ("georadius k 1 1 1 m count store storedist t", &[1, 9]),
+            ("georadiusbymember k m 1 m store t", &[1, 6]),
+            ("georadius_ro k 1 1 1 m", &[1]),
         ] {
             assert_eq!(places(line), expected, "{line}");
         }
         if cfg!(feature = "scripts") {
             assert_eq!(places("eval text 2 a b c"), [3, 4]);
             assert!(places("evalsha text 9 a b c").is_empty());
+        }
+    }
+
+    #[test]
+    fn patterns_of_sort_name_any_keys() {
+        for (line, expected) in [
+            ("sort k by w* get #", true),
+            ("sort_ro k get w*->f", true),
+            ("sort k by nosort get #", false),
+        ] {
+            let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+            let command = find(words[0]).expect(line);
+            let places = command.keys_in(words.len(), |place| words[place]);
+            assert_eq!(places.has_patterns, expected, "{line}");
         }
     }
 

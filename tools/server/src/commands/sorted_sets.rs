@@ -42,6 +42,15 @@ struct Addition {
     first: usize,
     /// Members with a score each.
     count: usize,
+    /// Arguments of a member, which is the last of them.
+    step: usize,
+}
+
+/// Reads the score of a member from its arguments, of which this is the place of the first.
+type ScoreAt = fn(&Call<'_>, usize) -> std::result::Result<f64, Refusal>;
+
+fn score_at(call: &Call<'_>, place: usize) -> std::result::Result<f64, Refusal> {
+    parsed_score(call.argument(place)).ok_or_else(|| NO_SCORE.into())
 }
 
 impl Addition {
@@ -98,7 +107,52 @@ impl Addition {
             },
             first,
             count: words / 2,
+            step: 2,
         })
+    }
+
+    /// That of places, each with its longitude and latitude.
+    fn of_places(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
+        let (mut nx, mut xx, mut ch) = (false, false, false);
+        let mut first = 2;
+        while first < call.count() {
+            let option = call.argument(first);
+            match () {
+                () if is_option(option, "nx") => nx = true,
+                () if is_option(option, "xx") => xx = true,
+                () if is_option(option, "ch") => ch = true,
+                () => break,
+            }
+            first += 1;
+        }
+        let words = call.count() - first;
+        if words == 0 || !words.is_multiple_of(3) || (nx && xx) {
+            return Err(SYNTAX.into());
+        }
+        let condition = match (nx, xx) {
+            (true, _) => TreeCondition::IfAbsent,
+            (_, true) => TreeCondition::IfPresent,
+            _ => TreeCondition::Always,
+        };
+        Ok(Self {
+            rule: TreeScoreRule {
+                condition,
+                ..TreeScoreRule::default()
+            },
+            reply: if ch {
+                SortedReply::Changed
+            } else {
+                SortedReply::Added
+            },
+            first,
+            count: words / 3,
+            step: 3,
+        })
+    }
+
+    /// The place of a member.
+    fn member(&self, number: usize) -> usize {
+        self.first + self.step * (number + 1) - 1
     }
 
     fn event(&self) -> &'static str {
@@ -132,8 +186,8 @@ impl Call<'_> {
     }
 }
 
-fn add(call: &mut Call<'_>, adds: bool) -> Result {
-    let addition = Addition::of(call, adds)?;
+/// Adds members with the scores that `score` reads.
+fn add(call: &mut Call<'_>, addition: Addition, score: ScoreAt) -> Result {
     let (first, count) = (addition.first, addition.count);
     let mut few = [0.0; TREE_CHANGES_WHOLE];
     let mut many = Vec::new();
@@ -141,15 +195,15 @@ fn add(call: &mut Call<'_>, adds: bool) -> Result {
     if !is_few && call.is_early() {
         return Ok(Flow::Later);
     }
-    let arguments = (first..call.count()).step_by(2);
+    let arguments = (first..call.count()).step_by(addition.step);
     for (number, place) in arguments.enumerate() {
-        let score = parsed_score(call.argument(place)).ok_or(NO_SCORE)?;
+        let score = score(call, place)?;
         match few.get_mut(number).filter(|_| is_few) {
             Some(one) => *one = score,
             None => many.push(score),
         }
     }
-    let places = (0..count).map(|number| first + 2 * number + 1);
+    let places = (0..count).map(|number| addition.member(number));
     let bytes = call.members_bytes(places.clone(), true)?;
     let shared = &call.serving.shared;
     // The client that waits longest takes a member before the command is replied to.
@@ -163,9 +217,8 @@ fn add(call: &mut Call<'_>, adds: bool) -> Result {
         return Ok(add_in_steps(call, addition, many));
     }
     let arguments: [&[u8]; TREE_CHANGES_WHOLE] = std::array::from_fn(|number| {
-        let place = first + 2 * number + 1;
         if number < count {
-            call.argument(place)
+            call.argument(addition.member(number))
         } else {
             &[]
         }
@@ -192,7 +245,8 @@ fn add_in_steps(call: &mut Call<'_>, addition: Addition, scores: Vec<f64>) -> Fl
     let readiness = call.readiness();
     call.task(move |mut core, output, protocol| async move {
         let key = &arguments[1][..];
-        let members = arguments[addition.first + 1..].iter().step_by(2);
+        let members = arguments[addition.member(0)..].iter();
+        let members = members.step_by(addition.step);
         let members = members.zip(&scores);
         let members = members.map(|(member, score)| (&member[..], Some(*score)));
         let step = (&mut core, &output);
@@ -219,11 +273,19 @@ fn add_in_steps(call: &mut Call<'_>, addition: Addition, scores: Vec<f64>) -> Fl
 }
 
 pub(super) fn zadd(call: &mut Call<'_>) -> Result {
-    add(call, false)
+    let addition = Addition::of(call, false)?;
+    add(call, addition, score_at)
 }
 
 pub(super) fn zincrby(call: &mut Call<'_>) -> Result {
-    add(call, true)
+    let addition = Addition::of(call, true)?;
+    add(call, addition, score_at)
+}
+
+/// `GEOADD`: members with geohashes as their scores, which `score` reads.
+pub(super) fn add_places(call: &mut Call<'_>, score: ScoreAt) -> Result {
+    let addition = Addition::of_places(call)?;
+    add(call, addition, score)
 }
 
 pub(super) fn zrem(call: &mut Call<'_>) -> Result {

@@ -10,11 +10,12 @@ use super::key_places::MoreKeys;
 #[cfg(feature = "scripts")]
 use super::scripts;
 use super::{
-    absent, access, all_keys, bits, channels, config, connection, databases, dump, element_draw,
-    element_scan, expiry, hashes, introspection, keys, lcs, list_takes, lists, lost_keys, monitor,
-    object, random_key, renames, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges,
-    sorted_scan, sorted_sets, sorted_several, sorted_takes, stream_groups, stream_reads, streams,
-    strings, subcommand, transactions,
+    absent, access, all_keys, bit_fields, bit_operations, bits, channels, config, connection,
+    databases, dump, element_draw, element_scan, expiry, geo, geo_search, hashes, hyperloglogs,
+    introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object, random_key, renames,
+    server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges, sorted_scan, sorted_sets,
+    sorted_several, sorted_takes, sorts, stream_groups, stream_reads, streams, strings, subcommand,
+    transactions,
 };
 
 /// A command with its keys at some places.
@@ -104,6 +105,20 @@ const fn container(
     }
 }
 
+/// A command that reads its first key, and names that of its result behind a word.
+const fn with_result(
+    (name, arity): (&'static str, i64),
+    more_keys: MoreKeys,
+    flags: &'static str,
+    run: Run,
+) -> Command {
+    Command {
+        more_keys,
+        is_of_one_key: false,
+        ..command(name, arity, ONE, flags, run)
+    }
+}
+
 /// A command whose keys are streams, behind a word.
 const fn of_streams(name: &'static str, arity: i64, flags: &'static str, run: Run) -> Command {
     Command {
@@ -137,8 +152,12 @@ const ALL: (i64, i64, i64) = (1, -1, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
 /// The first two arguments are keys.
 const TWO: (i64, i64, i64) = (1, 2, 1);
+/// All arguments but the first one are keys.
+const BUT_FIRST: (i64, i64, i64) = (2, -1, 1);
 /// All arguments but the last one are keys.
 const BUT_LAST: (i64, i64, i64) = (1, -2, 1);
+/// One key, the second argument.
+const SECOND: (i64, i64, i64) = (2, 2, 1);
 const NONE: (i64, i64, i64) = NO_KEYS;
 
 const READ: &str = "readonly fast";
@@ -159,6 +178,11 @@ const STREAMS_WRITE: &str = "write blocking movablekeys";
 const COUNTED_READ: &str = "readonly movablekeys";
 /// The first argument is a key, and the second says how many follow.
 const STORED_SEVERAL: &str = "write denyoom movablekeys";
+/// Its patterns name keys.
+const NAMED_READ: &str = "readonly movablekeys";
+/// It only reads, but keeps with the value what it has found.
+const REPLICATED_READ: &str = "readonly may_replicate";
+const ADMIN_WRITE: &str = "write denyoom admin";
 const ADMIN: &str = "admin loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
@@ -182,6 +206,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("bgrewriteaof", 1, NONE, "admin", absent::save),
     command("bgsave", -1, NONE, "admin", absent::save),
     command("bitcount", -2, ONE, SLOW_READ, bits::bitcount),
+    command("bitfield", -2, ONE, SLOW_WRITE, bit_fields::bitfield),
+    command("bitfield_ro", -2, ONE, READ, bit_fields::bitfield_ro),
+    command("bitop", -4, BUT_FIRST, SLOW_WRITE, bit_operations::bitop),
+    command("bitpos", -3, ONE, SLOW_READ, bits::bitpos),
     command("blmove", 6, TWO, BLOCKING_MOVE, list_takes::blmove),
     command("blmpop", -5, NONE, BLOCKING_SEVERAL, list_takes::blmpop),
     command("blpop", -3, BUT_LAST, BLOCKING, list_takes::blpop),
@@ -242,6 +270,38 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("flushall", -1, NONE, "write", databases::flushall),
     command("flushdb", -1, NONE, "write", databases::flushdb),
     container("function", "noscript", absent::FUNCTION),
+    command("geoadd", -5, ONE, SLOW_WRITE, geo::geoadd),
+    command("geodist", -4, ONE, SLOW_READ, geo::geodist),
+    command("geohash", -2, ONE, SLOW_READ, geo::geohash),
+    command("geopos", -2, ONE, SLOW_READ, geo::geopos),
+    with_result(
+        ("georadius", -6),
+        MoreKeys::OfResult(6),
+        STORED_SEVERAL,
+        geo_search::georadius,
+    ),
+    command("georadius_ro", -6, ONE, SLOW_READ, geo_search::georadius_ro),
+    with_result(
+        ("georadiusbymember", -5),
+        MoreKeys::OfResult(5),
+        STORED_SEVERAL,
+        geo_search::georadiusbymember,
+    ),
+    command(
+        "georadiusbymember_ro",
+        -5,
+        ONE,
+        SLOW_READ,
+        geo_search::georadiusbymember_ro,
+    ),
+    command("geosearch", -7, ONE, SLOW_READ, geo_search::geosearch),
+    command(
+        "geosearchstore",
+        -8,
+        TWO,
+        SLOW_WRITE,
+        geo_search::geosearchstore,
+    ),
     command("get", 2, ONE, READ, strings::get),
     command("getbit", 3, ONE, READ, bits::getbit),
     command("getdel", 2, ONE, CHANGE, strings::getdel),
@@ -305,6 +365,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("pexpire", -3, ONE, CHANGE, expiry::pexpire),
     command("pexpireat", -3, ONE, CHANGE, expiry::pexpireat),
     command("pexpiretime", 2, ONE, READ, expiry::pexpiretime),
+    command("pfadd", -2, ONE, WRITE, hyperloglogs::pfadd),
+    command("pfcount", -2, ALL, REPLICATED_READ, hyperloglogs::pfcount),
+    command("pfdebug", 3, SECOND, ADMIN_WRITE, hyperloglogs::pfdebug),
+    command("pfmerge", -2, ALL, SLOW_WRITE, hyperloglogs::pfmerge),
+    command("pfselftest", 1, NONE, "admin", hyperloglogs::pfselftest),
     command("ping", -1, NONE, INFO, connection::ping),
     command("psetex", 4, ONE, SLOW_WRITE, strings::psetex),
     command("psubscribe", -2, NONE, SUBSCRIBE, channels::psubscribe),
@@ -359,6 +424,18 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("smembers", 2, ONE, SLOW_READ, sets::smembers),
     command("smismember", -3, ONE, READ, sets::smismember),
     command("smove", 4, TWO, CHANGE, sets::smove),
+    with_result(
+        ("sort", -2),
+        MoreKeys::OfSort,
+        STORED_SEVERAL,
+        sorts::sort_and_store,
+    ),
+    with_result(
+        ("sort_ro", -2),
+        MoreKeys::OfSort,
+        NAMED_READ,
+        sorts::sort_ro,
+    ),
     command("spop", -2, ONE, CHANGE, sets::spop),
     command("spublish", 3, NONE, PUBLISH, channels::spublish),
     command("srandmember", -2, ONE, SLOW_READ, element_draw::srandmember),
@@ -502,8 +579,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
 ];
 
+/// The bit of each byte that distinguishes small letters from large ones.
+const SMALL_LETTERS: u64 = 0x2020_2020_2020_2020;
 /// Letters of the longest name.
-const NAME_BYTES_MAX: usize = size_of::<u128>();
+const NAME_BYTES_MAX: usize = 2 * size_of::<u128>();
 /// Places of the table of names: most commands lie at the first one that is looked at.
 const NAME_PLACES: usize = 1024;
 
@@ -528,16 +607,15 @@ static SET: LazyLock<Option<&'static Command>> = LazyLock::new(|| find_by_place(
 /// Where the search for a name begins, the same for letters of any size; `None` if it is longer
 /// than all names.
 #[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "takes the two halves, and the upper bits"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "takes the upper bits")]
 fn name_place(name: &[u8]) -> Option<usize> {
     let mut letters = [0; NAME_BYTES_MAX];
     letters.get_mut(..name.len())?.copy_from_slice(name);
-    // The bit that tells small letters from large ones.
-    let letters = u128::from_le_bytes(letters) | u128::from_le_bytes([0x20; NAME_BYTES_MAX]);
-    let folded = letters as u64 ^ (letters >> 64) as u64 ^ name.len() as u64;
+    let (words, _) = letters.as_chunks();
+    let words = words
+        .iter()
+        .map(|word| u64::from_le_bytes(*word) | SMALL_LETTERS);
+    let folded = words.fold(name.len() as u64, |folded, word| folded ^ word);
     let product = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Some((product >> (u64::BITS - NAME_PLACES.trailing_zeros())) as usize)
 }

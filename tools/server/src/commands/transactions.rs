@@ -346,7 +346,7 @@ fn note_reach(call: &mut Call<'_>, command: &Command) {
     }
     let places = command.keys_in(arguments.len(), |place| arguments.get(place, input));
     let is_of_keys = !places.is_empty() || matches!(command.more_keys, MoreKeys::OfScript(_));
-    if arguments.len() > steps::PIECE || !is_of_keys {
+    if arguments.len() > steps::PIECE || !is_of_keys || places.has_patterns {
         return reach.add_all();
     }
     if is_one_shard {

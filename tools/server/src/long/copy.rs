@@ -18,6 +18,7 @@ use crate::long::input::LongInput;
 use crate::memory::{Charge, Shortage};
 use crate::steps;
 use crate::tasks::output::TaskOutput;
+use crate::types::bit_operation::BitOperation;
 
 /// Bytes that are read at once.
 pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
@@ -125,6 +126,48 @@ pub(crate) enum Segment<'a> {
     Bytes(&'a [u8]),
     Zeros(u64),
     Pieces(&'a LongPieces, Range<u64>),
+    Combined(&'a Combined<'a>),
+}
+
+/// The bits of several values, of which each is opened.
+#[derive(Debug)]
+pub(crate) struct Combined<'a> {
+    pub(crate) values: &'a [Old],
+    pub(crate) operation: BitOperation,
+    /// Bytes of the longest.
+    pub(crate) length: u64,
+}
+
+impl Combined<'_> {
+    /// Makes some bytes of them in a buffer, which it replaces.
+    async fn read(
+        &self,
+        core: &mut Core,
+        (at, bytes): (u64, u64),
+        part: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut other = Vec::new();
+        for (place, value) in self.values.iter().enumerate() {
+            let end = value.length().min(at + bytes);
+            let into = if place == 0 { &mut *part } else { &mut other };
+            into.clear();
+            if at < end {
+                value
+                    .segment(at..end)
+                    .read_plain(core, (0, end - at), into)
+                    .await?;
+            }
+            steps::count_copied(piece_bytes(bytes));
+            if place == 0 {
+                part.resize(piece_bytes(bytes), 0);
+                self.operation.begin(part);
+            } else {
+                self.operation.take(part, &other);
+            }
+            steps::end_slice(core).await;
+        }
+        Ok(())
+    }
 }
 
 impl Segment<'_> {
@@ -133,6 +176,7 @@ impl Segment<'_> {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(bytes) => *bytes,
             Self::Pieces(_, range) => range.end.saturating_sub(range.start),
+            Self::Combined(combined) => combined.length,
         }
     }
 
@@ -141,6 +185,19 @@ impl Segment<'_> {
         let bytes = CHUNK_BYTES.min(self.bytes() - at);
         steps::end_slice(core).await;
         steps::count_copied(piece_bytes(bytes));
+        match self {
+            Self::Combined(combined) => combined.read(core, (at, bytes), part).await,
+            plain => plain.read_plain(core, (at, bytes), part).await,
+        }
+    }
+
+    /// Reads bytes of what is not combined of others.
+    async fn read_plain(
+        &self,
+        core: &mut Core,
+        (at, bytes): (u64, u64),
+        part: &mut Vec<u8>,
+    ) -> Result<()> {
         let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
         match self {
             Self::Pieces(pieces, range) => {
@@ -151,7 +208,7 @@ impl Segment<'_> {
                 part.clear();
                 part.extend_from_slice(&all[place(at)..place(at + bytes)]);
             }
-            Self::Zeros(_) => {
+            Self::Zeros(_) | Self::Combined(_) => {
                 part.clear();
                 part.resize(place(bytes), 0);
             }

@@ -11,6 +11,7 @@ use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::output::{IDLE_BYTES, TaskOutput};
 use crate::types::bit_counter::BitCounter;
+use crate::types::bit_seeker::BitSeeker;
 use crate::types::replies::{ReplyKind, range};
 
 /// A value to read.
@@ -96,6 +97,10 @@ impl LongRead {
                     ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } => {
                         self.count(core, &opened, output, protocol).await
                     }
+                    ReplyKind::BitPlace { start, end, sought } => {
+                        let seeker = BitSeeker::new(opened.length(), start, end, sought);
+                        self.seek(core, &opened, seeker, (output, protocol)).await
+                    }
                     _ => self.send(core, &opened, output, protocol).await,
                 };
                 if replied.is_none() {
@@ -111,7 +116,9 @@ impl LongRead {
     fn write_absent(&self, writer: &mut Writer<'_>) {
         match self.kind {
             ReplyKind::Value => writer.null(),
-            ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } => writer.integer(0),
+            ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } | ReplyKind::BitPlace { .. } => {
+                writer.integer(self.kind.bits_of_nothing());
+            }
             _ => writer.bulk(b""),
         }
     }
@@ -197,6 +204,32 @@ impl LongRead {
         }
         let count = i64::try_from(counter.count()).unwrap_or(i64::MAX);
         output.write(|bytes| Writer::new(bytes, protocol).integer(count));
+        Some(())
+    }
+}
+
+impl LongRead {
+    /// Seeks a bit and writes where it is.
+    async fn seek(
+        &self,
+        core: &mut Core,
+        opened: &Opened,
+        mut seeker: BitSeeker,
+        (output, protocol): (&TaskOutput, Protocol),
+    ) -> Option<()> {
+        let bytes = seeker.bytes();
+        let (mut at, mut part) = (bytes.start, Vec::new());
+        while at < bytes.end {
+            let bytes = CHUNK_BYTES.min(bytes.end - at);
+            steps::end_slice(core).await;
+            steps::count_copied(usize::try_from(bytes).unwrap_or(usize::MAX));
+            opened.read(core, &self.key, (at, bytes), &mut part).await?;
+            if seeker.take(at, &part) {
+                break;
+            }
+            at += bytes;
+        }
+        output.write(|bytes| Writer::new(bytes, protocol).integer(seeker.place()));
         Some(())
     }
 }

@@ -43,7 +43,8 @@ impl LongTask {
             | ReplyKind::Range { .. }
             | ReplyKind::Part { .. }
             | ReplyKind::Bit { .. }
-            | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
+            | ReplyKind::BitCount { .. }
+            | ReplyKind::BitPlace { .. } => Some(Self::Read(LongRead { key, kind })),
             kind => Self::of_change(kind, &key),
         }
     }
@@ -58,7 +59,8 @@ impl LongTask {
             ReplyKind::Value
             | ReplyKind::Range { .. }
             | ReplyKind::Part { .. }
-            | ReplyKind::BitCount { .. } => Some(Self::Read(LongRead { key, kind })),
+            | ReplyKind::BitCount { .. }
+            | ReplyKind::BitPlace { .. } => Some(Self::Read(LongRead { key, kind })),
             ReplyKind::List(ListReply::Element(index)) => {
                 let step = ListStep::Element(index.into());
                 Some(Self::List(ListTask { key, step }))

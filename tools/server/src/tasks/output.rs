@@ -129,6 +129,21 @@ impl TaskOutput {
         Ok(())
     }
 
+    /// Has the command's client enter the sections of all shards, as [`TaskOutput::enter`].
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) async fn enter_all(&self, core: &mut Core) -> farcore::Result<()> {
+        if core.is_under_section() {
+            return Ok(());
+        }
+        let shards = self.events.shared().cores.len();
+        let _entry = self.entry(core).await;
+        core.enter_sections(0..shards, &[]).await?;
+        self.state.has_entered.set(true);
+        Ok(())
+    }
+
     /// Waits until the command may enter sections.
     pub(crate) async fn entry(&self, core: &Core) -> Entry {
         self.entries.enter(core, &self.state.rests).await

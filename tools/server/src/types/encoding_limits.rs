@@ -1,5 +1,6 @@
 //! The limits up to which Redis stores hashes, sets, lists and sorted sets compactly, and those of
-//! a node of a stream. They change only what `OBJECT ENCODING` replies, which collections a scan
+//! a node of a stream, and of a sparse HyperLogLog, which alone is stored otherwise beyond its
+//! limit. The others change only what `OBJECT ENCODING` replies, which collections a scan
 //! returns at once, and by how many entries a stream is trimmed roughly.
 
 use std::ops::RangeInclusive;
@@ -25,10 +26,11 @@ enum Limit {
     SortedBytes,
     StreamEntries,
     StreamBytes,
+    SparseBytes,
 }
 
 /// Each limit as Redis 7.2 has it.
-const LIMITS: [(Limit, i64); 11] = [
+const LIMITS: [(Limit, i64); 12] = [
     (Limit::HashFields, 512),
     (Limit::HashBytes, 64),
     (Limit::SetIntegers, 512),
@@ -40,15 +42,17 @@ const LIMITS: [(Limit, i64); 11] = [
     (Limit::SortedBytes, 64),
     (Limit::StreamEntries, 100),
     (Limit::StreamBytes, 4096),
+    (Limit::SparseBytes, 3000),
 ];
 
 /// Each setting with the limit that it is, by name. Some have the names that Redis gave them before
 /// too.
-const SETTINGS: [(&str, Limit); 16] = [
+const SETTINGS: [(&str, Limit); 17] = [
     ("hash-max-listpack-entries", Limit::HashFields),
     ("hash-max-listpack-value", Limit::HashBytes),
     ("hash-max-ziplist-entries", Limit::HashFields),
     ("hash-max-ziplist-value", Limit::HashBytes),
+    ("hll-sparse-max-bytes", Limit::SparseBytes),
     ("list-compress-depth", Limit::ListDepth),
     ("list-max-listpack-size", Limit::ListSize),
     ("list-max-ziplist-size", Limit::ListSize),
@@ -127,6 +131,11 @@ impl EncodingLimits {
     /// Entries of a node of a stream; 0 is any number.
     pub(crate) fn stream_entries(&self) -> u64 {
         u64::try_from(self.load(Limit::StreamEntries)).unwrap_or(0)
+    }
+
+    /// Bytes of a sparse HyperLogLog.
+    pub(crate) fn sparse_bytes(&self) -> usize {
+        self.count(Limit::SparseBytes)
     }
 
     /// Elements of a list, or a size in bytes if it is negative.

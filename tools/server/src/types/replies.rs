@@ -6,6 +6,7 @@ use farcore::{Answer, Error, Expiry, Metadata, TreeLength, TreePage, TreeView};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Writer;
 use crate::types::bit_counter::bit_count;
+use crate::types::bit_seeker::{Sought, bit_place};
 use crate::types::hash::reply::HashReply;
 use crate::types::kind::{Kind, PLAIN};
 use crate::types::list::reply::{ListReply, list_error_text};
@@ -88,13 +89,19 @@ pub(crate) enum ReplyKind {
         end: i64,
         is_of_bits: bool,
     },
+    /// The place of the first bit of the value from one byte or bit to another.
+    BitPlace {
+        start: i64,
+        end: i64,
+        sought: Sought,
+    },
 }
 
 /// What is replied if a key is absent though an argument is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OfAbsent {
     Null,
-    Zero,
+    Number(i8),
     /// The error.
     Refused,
 }
@@ -108,6 +115,7 @@ impl ReplyKind {
                 | Self::Part { .. }
                 | Self::Range { .. }
                 | Self::BitCount { .. }
+                | Self::BitPlace { .. }
                 | Self::Hash(_)
                 | Self::List(ListReply::Element(_) | ListReply::Range(..))
                 | Self::Set(_)
@@ -208,6 +216,14 @@ impl ReplyKind {
     /// True if the reply is as long as the answer's value at least, whatever that is.
     pub(crate) fn has_whole_value(self) -> bool {
         matches!(self, Self::Value | Self::Part { .. })
+    }
+
+    /// The reply to a question about bits where there is no value.
+    pub(crate) fn bits_of_nothing(self) -> i64 {
+        match self {
+            Self::BitPlace { sought, .. } => sought.in_nothing(),
+            _ => 0,
+        }
     }
 
     /// True if the reply is what the answer has as its value.
@@ -394,11 +410,14 @@ fn plain_type(answer: &Answer<'_>) -> &'static str {
     }
 }
 
-/// The reply to a question about bits of a value; 0 if it is absent.
+/// The reply to a question about bits of a value.
 fn bits_reply(kind: ReplyKind, answer: &Answer<'_>) -> i64 {
     let &Answer::Value { value, .. } = answer else {
-        return 0;
+        return kind.bits_of_nothing();
     };
+    if let ReplyKind::BitPlace { start, end, sought } = kind {
+        return bit_place(value, start, end, sought);
+    }
     let count = match kind {
         ReplyKind::Bit { mask, .. } => value.first().map_or(0, |byte| u64::from(byte & mask != 0)),
         ReplyKind::BitCount {
@@ -439,7 +458,10 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.bulk(&value[range(start, end, value.len())]);
         }
         (ReplyKind::Part { .. } | ReplyKind::Range { .. }, _) => writer.bulk(b""),
-        (ReplyKind::Bit { .. } | ReplyKind::BitCount { .. }, answer) => {
+        (
+            ReplyKind::Bit { .. } | ReplyKind::BitCount { .. } | ReplyKind::BitPlace { .. },
+            answer,
+        ) => {
             writer.integer(bits_reply(kind, answer));
         }
         // An expiry in the past deletes the key.
@@ -494,7 +516,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             };
             match absent {
                 OfAbsent::Null if !is_there => writer.null(),
-                OfAbsent::Zero if !is_there => writer.integer(0),
+                OfAbsent::Number(number) if !is_there => writer.integer(number.into()),
                 _ => writer.error(text),
             }
         }

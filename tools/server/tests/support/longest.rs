@@ -69,6 +69,30 @@ pub(crate) fn pairs(first: char, count: usize) -> impl Iterator<Item = String> {
     names(first, count).flat_map(|name| [name, "value".to_owned()])
 }
 
+/// Keys or steps of a command that does not take them in slices, about the most.
+const REPEATED: usize = 1_500;
+
+/// Steps of `BITFIELD` all over a value.
+fn field_steps(writes: bool) -> impl Iterator<Item = String> {
+    (0..REPEATED).flat_map(move |number| {
+        let offset = format!("#{}", number * 70);
+        let step = ["GET".to_owned(), "u63".to_owned(), offset.clone()];
+        let write = ["SET", "i64", &offset, "-7"].map(str::to_owned);
+        step.into_iter()
+            .chain(write.into_iter().take(if writes { 4 } else { 0 }))
+    })
+}
+
+/// Places with names.
+fn coordinates(count: usize) -> impl Iterator<Item = String> {
+    names('p', count).enumerate().flat_map(|(number, name)| {
+        let longitude = (number * 7 % 360).to_string();
+        let latitude = (number * 3 % 160).to_string();
+        let shifted = |text: String, by: i32| (text.parse::<i32>().unwrap_or(0) - by).to_string();
+        [shifted(longitude, 180), shifted(latitude, 80), name]
+    })
+}
+
 /// A pattern of the most bytes that is tried at many places of names of many `a`.
 fn hostile_pattern() -> Vec<u8> {
     let mut pattern = b"*aaaaaaa".repeat(127);
@@ -212,6 +236,96 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             vec![words(&upper)]
         }
         "bitcount" => vec![of("string"), of("long"), of("long 0 -1 BIT")],
+        "bitpos" => vec![
+            of("string 1"),
+            of("string 0"),
+            of("long 0"),
+            of("long 0 5 -1 BIT"),
+        ],
+        "bitop" => vec![
+            of("NOT combined string"),
+            of("AND combined string long"),
+            of("XOR combined long long string"),
+            command("BITOP OR combined", (0..REPEATED).map(|_| "string")),
+        ],
+        "bitfield" => vec![
+            of("string SET u8 #100 200 GET i64 3"),
+            of("long INCRBY i32 30000000 1"),
+            command("BITFIELD string", field_steps(true)),
+            command("BITFIELD long", field_steps(false)),
+        ],
+        "bitfield_ro" => vec![
+            of("string GET u8 #100"),
+            command("BITFIELD_RO long", field_steps(false)),
+        ],
+        "pfadd" => vec![
+            of("estimate a"),
+            command("PFADD estimate", names('p', 5_000)),
+            command("PFADD another", names('q', 300)),
+            with("estimate", record()),
+        ],
+        "pfcount" => vec![
+            of("estimate"),
+            command("PFCOUNT", (0..REPEATED).map(|_| "estimate")),
+            command("PFCOUNT", names('n', REPEATED)),
+            of("string"),
+        ],
+        "pfmerge" => vec![
+            of("merged another"),
+            of("merged estimate"),
+            command("PFMERGE merged", (0..REPEATED).map(|_| "estimate")),
+        ],
+        "pfdebug" => vec![
+            of("DECODE another"),
+            of("GETREG estimate"),
+            of("ENCODING merged"),
+        ],
+        "pfselftest" => vec![of("").into_iter().take(1).collect()],
+        "sort" => vec![
+            of("list ALPHA"),
+            of("set ALPHA"),
+            of("set BY m* ALPHA DESC"),
+            of("set BY nosort GET m* GET #"),
+            of("sorted ALPHA LIMIT 100 20000"),
+            of("list BY nosort"),
+            of("list ALPHA STORE made"),
+            of("set BY nosort GET m* STORE made"),
+            of("longelement ALPHA"),
+            command(
+                "SORT other ALPHA LIMIT 0 1000",
+                (0..100).flat_map(|_| ["GET", "m*"]),
+            ),
+        ],
+        "sort_ro" => vec![of("set ALPHA"), of("sorted BY nosort DESC")],
+        "geoadd" => vec![
+            of("places 1 2 here"),
+            command("GEOADD places", coordinates(2_000)),
+        ],
+        "geodist" => vec![
+            of("places p0000001 p0000002"),
+            of("sorted m0000001 m0000002 km"),
+        ],
+        "geohash" | "geopos" => vec![
+            of("places p0000001"),
+            command(&format!("{upper} places"), names('p', 5_000)),
+        ],
+        "georadius" | "georadius_ro" => vec![
+            of("places 0 0 30000 km WITHDIST WITHCOORD WITHHASH ASC"),
+            of("sorted 0 0 30000 km"),
+            of("places 0 0 1 km"),
+        ],
+        "georadiusbymember" | "georadiusbymember_ro" => vec![
+            of("places p0000001 30000 km"),
+            of("sorted m0000001 30000 km"),
+        ],
+        "geosearch" => vec![
+            of("places FROMLONLAT 0 0 BYBOX 30000 30000 km ASC"),
+            of("sorted FROMMEMBER m0000001 BYRADIUS 30000 km COUNT 10"),
+        ],
+        "geosearchstore" => vec![
+            of("made places FROMLONLAT 0 0 BYRADIUS 30000 km STOREDIST"),
+            of("made sorted FROMLONLAT 0 0 BYRADIUS 30000 km"),
+        ],
         "getbit" => vec![of("string 100"), of("long 30000000")],
         "setbit" => vec![of("string 1 1"), of("long 1 1")],
         "blmove" => vec![

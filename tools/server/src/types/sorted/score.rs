@@ -34,6 +34,13 @@ pub(crate) fn parsed_limit(text: &[u8]) -> Option<f64> {
     (is_all && !read.value.is_nan()).then_some(read.value)
 }
 
+/// What decides the place of an element that is sorted by numbers. As Redis, which takes no text as
+/// 0, but nothing that is out of range.
+pub(crate) fn parsed_weight(text: &[u8]) -> Option<f64> {
+    let limit = parsed_limit(text)?;
+    (!beginning(text).is_out_of_range).then_some(limit)
+}
+
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
