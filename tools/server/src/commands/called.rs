@@ -1,7 +1,7 @@
 //! The commands that scripts call: which they may, and of which keys.
 
 use super::key_places::{KeyPlaces, MoreKeys};
-use super::rights::{Words, check, object_of};
+use super::rights::{Words, check, note_patterns, object_of};
 use super::subcommand::find_subcommand;
 use super::{Command, find, transactions};
 use crate::conn::connection::Connection;
@@ -105,6 +105,7 @@ pub(crate) fn refused_in_script(
         words.len(),
         |place| &words[place][..],
     );
+    note_patterns(connection, &user, &asked);
     let denied = check(&user, &asked).err()?;
     let object = object_of(denied, &asked);
     serving.note_denial(

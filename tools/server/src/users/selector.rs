@@ -323,6 +323,12 @@ impl Selector {
         patterns.any(|one| one.access.allows(access) && glob::matches(&one.pattern, key))
     }
 
+    /// True if it allows any key to be read.
+    pub(crate) fn reads_all_keys(&self) -> bool {
+        let allows = |one: &KeyPattern| one.access.reads && one.pattern == b"*";
+        self.has_all_keys || self.keys.iter().any(allows)
+    }
+
     /// Its patterns of keys, as rules.
     pub(crate) fn describe_keys(&self) -> Vec<u8> {
         if self.has_all_keys {
