@@ -238,7 +238,7 @@ impl Serving {
         if let Some(denied) = denied {
             return Err(denied);
         }
-        if called.writes && run.is_read_only {
+        if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
         let is_full = self.shared.memory_limit.is_exceeded();
