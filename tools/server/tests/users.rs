@@ -1,5 +1,5 @@
-//! Users of a whole server: their passwords and rights, on all cores, and the file of users. Replies
-//! to random rules and commands are those of Redis 7.0.15, where that is installed.
+//! Users of a whole server: their passwords and rights, on all cores, and the file of users.
+//! Replies to random rules and commands are those of Redis 7.0.15, where that is installed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

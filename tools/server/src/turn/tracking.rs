@@ -15,8 +15,8 @@ use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::steps;
 
-/// Bytes of changed keys that are on their way to a core; above it the core's clients learn that all
-/// keys are invalid.
+/// Bytes of changed keys that are on their way to a core; above it the core's clients learn that
+/// all keys are invalid.
 const CHANGED_BYTES_MAX: usize = 1 << 20;
 /// Bytes that a changed key takes beside its own.
 const CHANGED_BESIDE: usize = 48;
