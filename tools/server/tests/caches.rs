@@ -1,5 +1,5 @@
-//! Clients that cache keys (`CLIENT TRACKING`), on all cores: what they cache is what is stored, once
-//! all pushes have come.
+//! Clients that cache keys (`CLIENT TRACKING`), on all cores: what they cache is what is stored,
+//! once all pushes have come.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
