@@ -77,17 +77,7 @@ impl Serving {
             };
             let next = match interpreter.resume(step) {
                 Event::Call { words, is_resp3 } => {
-                    connection.protocol = if is_resp3 {
-                        Protocol::Resp3
-                    } else {
-                        Protocol::Resp2
-                    };
-                    let denied = self.denied_in_script(connection, &words);
-                    let database = connection.database;
-                    let Some(run) = &mut connection.script else {
-                        return true;
-                    };
-                    self.called(core, (run, database), &words, denied)
+                    self.call_of_script(core, connection, &words, is_resp3)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -119,6 +109,26 @@ impl Serving {
                 self.list(number, connection);
                 return false;
             }
+        }
+    }
+
+    /// What follows from a command that the script of a connection calls.
+    fn call_of_script(
+        &mut self,
+        core: &Core,
+        connection: &mut Connection,
+        words: &[Vec<u8>],
+        is_resp3: bool,
+    ) -> Next {
+        connection.protocol = match is_resp3 {
+            true => Protocol::Resp3,
+            false => Protocol::Resp2,
+        };
+        let denied = self.denied_in_script(connection, words);
+        let database = connection.database;
+        match &mut connection.script {
+            Some(run) => self.called(core, (run, database), words, denied),
+            None => Next::Step(Step::GoOn),
         }
     }
 
