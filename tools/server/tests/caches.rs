@@ -1,5 +1,5 @@
-//! Clients that cache keys (`CLIENT TRACKING`), on all cores: what they cache is never older than what
-//! they were told.
+//! Clients that cache keys (`CLIENT TRACKING`), on all cores: what they cache is what is stored,
+//! once all pushes have come.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -158,7 +158,7 @@ fn a_table_keeps_its_limit_and_expired_keys_are_pushed() {
     });
 }
 
-/// A client that caches what it has read until it is told that it has changed.
+/// A client that caches what it has read until a push says that it has changed.
 struct Cache {
     client: Client,
     cached: HashMap<String, Reply>,

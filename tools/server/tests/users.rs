@@ -1,5 +1,5 @@
-//! Users of a whole server: their passwords and rights, on all cores, and the file of users. Replies
-//! to random rules and commands are those of Redis 7.0.15, where that is installed.
+//! Users of a whole server: their passwords and rights, on all cores, and the file of users.
+//! Replies to random rules and commands are those of Redis 7.0.15, where that is installed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -199,7 +199,7 @@ fn random_rules_are_those_of_redis() {
             let words = drawn.words();
             let (ours, theirs) = if words[0] == "auth" {
                 // Each waits for another time after a wrong password.
-                let mut guess = |address| Client::connect(address).ask(&words);
+                let guess = |address| Client::connect(address).ask(&words);
                 (guess(served.address), guess(redis.address))
             } else {
                 (here.ask(&words), there.ask(&words))
@@ -366,12 +366,12 @@ fn commands_of_transactions_and_scripts_are_checked() {
         ]);
         assert_eq!(
             client.reply(),
-            "\"ERR The user executing the script can't run this command or subcommand\""
+            "\"ERR The user executing the script can\\'t run this command or subcommand\""
         );
         client.send(&[b"eval", b"return redis.pcall('set', 'b', '1').err", b"0"]);
         assert_eq!(
             client.reply(),
-            "\"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments\""
+            "\"ERR The user executing the script can\\'t access at least one of the keys mentioned in the command arguments\""
         );
         let log = owner.call("acl log");
         assert!(log.contains("\"context\", \"lua\"") && log.contains("\"context\", \"multi\""));

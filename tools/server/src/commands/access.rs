@@ -87,7 +87,9 @@ fn who_am_i(call: &mut Call<'_>) -> Result {
 fn get_user(call: &mut Call<'_>) -> Result {
     let user = call.serving.users.table().find(call.argument(2)).cloned();
     let Some(user) = user else {
-        return Ok(call.reply(|writer| writer.null()));
+        return Ok(call.reply(|writer| {
+            writer.null();
+        }));
     };
     steps::count_copied(2 * user.description.len());
     let catalogue = call.serving.shared.users.catalogue;

@@ -1,7 +1,8 @@
 //! The commands that scripts call: which they may, and of which keys.
 
 use super::key_places::{KeyPlaces, MoreKeys};
-use super::rights::{Words, check, object_of};
+use super::pausing::REPLICATED;
+use super::rights::{Words, check, note_patterns, object_of};
 use super::subcommand::find_subcommand;
 use super::{Command, find, transactions};
 use crate::conn::connection::Connection;
@@ -46,6 +47,8 @@ pub(crate) struct CalledCommand {
     pub(crate) name: &'static str,
     pub(crate) writes: bool,
     pub(crate) needs_memory: bool,
+    /// A read-only script may not call it, though it writes no key.
+    pub(crate) is_replicated: bool,
     pub(crate) keys: CalledKeys,
 }
 
@@ -77,6 +80,7 @@ pub(crate) fn called_by_script(words: &[Vec<u8>]) -> std::result::Result<CalledC
         name: command.name,
         writes: command.writes,
         needs_memory: command.needs_memory,
+        is_replicated: REPLICATED.contains(&command.name),
         keys: called_keys(command, words),
     })
 }
@@ -105,6 +109,7 @@ pub(crate) fn refused_in_script(
         words.len(),
         |place| &words[place][..],
     );
+    note_patterns(connection, &user, &asked);
     let denied = check(&user, &asked).err()?;
     let object = object_of(denied, &asked);
     serving.note_denial(

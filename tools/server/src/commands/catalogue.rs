@@ -8,8 +8,9 @@ use crate::users::catalogue::Catalogue;
 use crate::users::key_use::Access;
 
 /// What rules of users concern of Redis's commands and subcommands, as its `COMMAND INFO` says, and
-/// of those that Redis does not have, with tabs between: the full name, the categories, and the uses
-/// of keys, of which the last one is that of all further keys: `r` reads, `w` writes, `-` neither.
+/// of those that Redis does not have, with tabs between: the full name, the categories, and the
+/// uses of keys, of which the last one is that of all further keys: `r` reads, `w` writes, `-`
+/// neither.
 const TEXT: &str = include_str!("rights.txt");
 
 /// The categories of a command, and how it uses its keys.

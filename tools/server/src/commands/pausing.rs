@@ -7,7 +7,7 @@ use super::{Call, Flow, Refusal};
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Commands that do not write, but that Redis may send to replicas.
-const REPLICATED: &[&str] = &["pfcount", "publish", "spublish"];
+pub(super) const REPLICATED: &[&str] = &["pfcount", "publish", "spublish"];
 
 pub(super) fn pause(call: &mut Call<'_>) -> Result {
     let is_of_all = match call.count() {

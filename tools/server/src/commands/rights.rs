@@ -1,7 +1,9 @@
 //! Whether the user of a client may run a command, and what is said and noted if not.
 
+use super::arguments::is_option;
 use super::command::Command;
 use super::flow::Refusal;
+use super::key_places::MoreKeys;
 use super::{Call, subcommand};
 use crate::conn::connection::Connection;
 use crate::serving::Serving;
@@ -42,6 +44,23 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Words<'a, F> {
     /// Its full name.
     pub(crate) fn name(&self) -> &'static str {
         self.catalogue.name(self.place)
+    }
+
+    /// `BITFIELD` writes, unless all that it does is `GET`; as Redis.
+    fn access_of_bit_field(&self) -> Access {
+        let mut place = 2;
+        while place < self.count {
+            let (word, left) = ((self.argument)(place), self.count - place - 1);
+            place += match () {
+                () if is_option(word, "get") && left >= 2 => 3,
+                () if is_option(word, "overflow") && left >= 1 => 2,
+                () => return Access::ANY,
+            };
+        }
+        Access {
+            reads: true,
+            writes: false,
+        }
     }
 
     /// True if its second word is one of its command.
@@ -89,6 +108,7 @@ impl<'a, F: Fn(usize) -> &'a [u8]> Checked for Words<'a, F> {
             access = next.next().copied().unwrap_or(access);
             let access = match self.command.name {
                 "set" => self.access_of_set(),
+                "bitfield" => self.access_of_bit_field(),
                 _ => access,
             };
             if !visit(place, access) {
@@ -147,6 +167,7 @@ pub(super) fn admit(call: &mut Call<'_>, command: &'static Command) -> Result<()
             user.key_patterns(),
         )));
     }
+    note_patterns(call.connection, &user, &words);
     let Err(denied) = check(&user, &words) else {
         return Ok(());
     };
@@ -185,6 +206,18 @@ pub(super) fn admit(call: &mut Call<'_>, command: &'static Command) -> Result<()
                 .to_owned()
         }
     }))
+}
+
+/// Notes whether patterns of a command may name any key.
+pub(crate) fn note_patterns<'a, F: Fn(usize) -> &'a [u8]>(
+    connection: &Connection,
+    user: &User,
+    words: &Words<'a, F>,
+) {
+    if words.command.more_keys == MoreKeys::OfSort {
+        let reads_all = user.reads_all_keys(words);
+        connection.reads_all_keys.set(reads_all);
+    }
 }
 
 /// What a user was denied.

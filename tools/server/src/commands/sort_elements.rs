@@ -71,6 +71,8 @@ impl Sorting {
             target: None,
             is_of_script: call.connection.script.is_some(),
         };
+        let connection = &call.connection;
+        let names_any = connection.user.may_all() || connection.reads_all_keys.get();
         let mut place = 2;
         while place < call.count() {
             let option = call.argument(place);
@@ -90,6 +92,11 @@ impl Sorting {
                 place += 1;
             } else if is_option(option, "by") && left >= 1 {
                 let text = call.argument(place + 1);
+                if text.contains(&b'*') && !names_any {
+                    return Err(
+                        "ERR BY option of SORT denied due to insufficient ACL permissions.".into(),
+                    );
+                }
                 sorting.by = match SortPattern::of(text) {
                     // As Redis, for which a later pattern does not undo an earlier constant.
                     _ if sorting.by == By::Nothing => By::Nothing,
@@ -98,6 +105,11 @@ impl Sorting {
                 };
                 place += 1;
             } else if is_option(option, "get") && left >= 1 {
+                if !names_any {
+                    return Err(
+                        "ERR GET option of SORT denied due to insufficient ACL permissions.".into(),
+                    );
+                }
                 sorting.gets.push(SortPattern::of(call.argument(place + 1)));
                 place += 1;
             } else {

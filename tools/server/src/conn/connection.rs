@@ -120,6 +120,8 @@ pub(crate) struct Connection {
     pub(crate) user: Rc<CoreUser>,
     /// The number of the database that it has selected.
     pub(crate) database: u8,
+    /// Patterns of the command that runs may name any key, as far as its user has not all rights.
+    pub(crate) reads_all_keys: Cell<bool>,
     pub(crate) is_authenticated: bool,
     /// It is counted among the unauthenticated ones; `None` of a client.
     pub(crate) stay: Option<Box<Stay>>,
@@ -243,6 +245,7 @@ impl Connection {
             id,
             protocol: Protocol::Resp2,
             user,
+            reads_all_keys: Cell::new(false),
             database: 0,
             is_authenticated,
             stay: None,

@@ -8,9 +8,9 @@
 //!
 //! What a core does about them stands in `turn/tracking.rs`.
 //!
-//! - I1: a key is in the table before its read is given to the engine, so a change that the read has
-//!   not seen finds it there. The push stands behind the replies that were under way then: a client
-//!   that caches a value after the push has read it after the change.
+//! - I1: a key is in the table before its read is given to the engine, so a change that the read
+//!   has not seen finds it there. The push stands behind the replies that were under way then: a
+//!   client that caches a value after the push has read it after the change.
 //!   One that its read has seen, because the change was told before the key was noted, makes none.
 //! - I2: what is not sent because a core is slow, or was not listed by the engine, becomes one push
 //!   that all keys are invalid.
@@ -130,8 +130,8 @@ pub(crate) struct Reader {
 #[derive(Clone, Debug)]
 pub(crate) struct Changes {
     pub(crate) keys: Arc<[ChangedKey]>,
-    /// When they were told, in nanoseconds since the server started: before the replies to the commands
-    /// that made them were sent.
+    /// When they were told, in nanoseconds since the server started: before the replies to the
+    /// commands that made them were sent.
     pub(crate) at_ns: u64,
     /// Bytes that are counted as under way.
     pub(crate) bytes: usize,

@@ -373,12 +373,25 @@ fn persistence(_: &Gathering<'_>, text: &mut String) {
     lines(text, &[("aof_enabled", 0), ("aof_rewrite_in_progress", 0)]);
 }
 
+/// What is known of keys that clients cache.
+fn tracking_stats(gathered: &Gathering<'_>, text: &mut String) {
+    let tracking = &gathered.shared.tracking;
+    let tracked = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
+    lines(
+        text,
+        &[
+            ("tracking_total_keys", tracked(&tracking.keys)),
+            ("tracking_total_items", tracked(&tracking.items)),
+            ("tracking_total_prefixes", tracked(&tracking.prefixes)),
+        ],
+    );
+}
+
 fn stats(gathered: &Gathering<'_>, text: &mut String) {
     let rates = &gathered.shared.rates;
     let (received, sent) = (rates.received.get(), rates.sent.get());
     let lost_keys = gathered.shared.reporter.stats().total.lost_keys;
-    let tracking = &gathered.shared.tracking;
-    let tracked = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
+    tracking_stats(gathered, text);
     lines(
         text,
         &[
@@ -426,9 +439,6 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 gathered.since(|at| at.gets.saturating_sub(at.gets_absent)),
             ),
             ("keyspace_misses", gathered.since(|at| at.gets_absent)),
-            ("tracking_total_keys", tracked(&tracking.keys)),
-            ("tracking_total_items", tracked(&tracking.items)),
-            ("tracking_total_prefixes", tracked(&tracking.prefixes)),
             ("pubsub_channels", 0),
             ("pubsub_patterns", 0),
             ("latest_fork_usec", 0),

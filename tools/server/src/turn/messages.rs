@@ -113,16 +113,6 @@ impl Serving {
                 places,
                 answers,
             } => answers.put(self.subscriptions.counts(topic, names.some(places))),
-            Question::RenewUsers(answers) => {
-                self.users.renew(&self.shared.users);
-                answers.put(());
-            }
-            Question::Denials(count, answers) => answers.put(self.denials.newest(count)),
-            Question::FindTarget(client, answers) => answers.put(self.find_target(client)),
-            Question::ClearDenials(answers) => {
-                self.denials.clear();
-                answers.put(());
-            }
             Question::DescribeClients {
                 start,
                 filter,
@@ -152,6 +142,24 @@ impl Serving {
                 end,
                 answers,
             } => answers.put(self.unblock_client(start, client, end)),
+            question => self.answer_of_users(question),
+        }
+    }
+
+    /// Answers a question about users, or about clients that cache keys.
+    fn answer_of_users(&mut self, question: Question) {
+        match question {
+            Question::RenewUsers(answers) => {
+                self.users.renew(&self.shared.users);
+                answers.put(());
+            }
+            Question::Denials(count, answers) => answers.put(self.denials.newest(count)),
+            Question::FindTarget(client, answers) => answers.put(self.find_target(client)),
+            Question::ClearDenials(answers) => {
+                self.denials.clear();
+                answers.put(());
+            }
+            other => debug_assert!(false, "it is answered elsewhere: {other:?}"),
         }
     }
 }

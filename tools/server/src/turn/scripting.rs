@@ -77,20 +77,7 @@ impl Serving {
             };
             let next = match interpreter.resume(step) {
                 Event::Call { words, is_resp3 } => {
-                    connection.protocol = if is_resp3 {
-                        Protocol::Resp3
-                    } else {
-                        Protocol::Resp2
-                    };
-                    let database = connection.database;
-                    let is_free = connection.user.may_all();
-                    let denied = (!is_free)
-                        .then(|| commands::refused_in_script(self, connection, &words))
-                        .flatten();
-                    let Some(run) = &mut connection.script else {
-                        return true;
-                    };
-                    self.called(core, (run, database), &words, denied)
+                    self.call_of_script(core, connection, &words, is_resp3)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -123,6 +110,34 @@ impl Serving {
                 return false;
             }
         }
+    }
+
+    /// What follows from a command that the script of a connection calls.
+    fn call_of_script(
+        &mut self,
+        core: &Core,
+        connection: &mut Connection,
+        words: &[Vec<u8>],
+        is_resp3: bool,
+    ) -> Next {
+        connection.protocol = match is_resp3 {
+            true => Protocol::Resp3,
+            false => Protocol::Resp2,
+        };
+        let denied = self.denied_in_script(connection, words);
+        let database = connection.database;
+        match &mut connection.script {
+            Some(run) => self.called(core, (run, database), words, denied),
+            None => Next::Step(Step::GoOn),
+        }
+    }
+
+    /// Why the user of a script's client may not run a command, if it may not.
+    fn denied_in_script(&mut self, connection: &Connection, words: &[Vec<u8>]) -> Option<String> {
+        if connection.user.may_all() {
+            return None;
+        }
+        commands::refused_in_script(self, connection, words)
     }
 
     /// Why a script is to end now.
@@ -233,7 +248,7 @@ impl Serving {
         if let Some(denied) = denied {
             return Err(denied);
         }
-        if called.writes && run.is_read_only {
+        if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
         let is_full = self.shared.memory_limit.is_exceeded();

@@ -15,8 +15,8 @@ use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::steps;
 
-/// Bytes of changed keys that are on their way to a core; above it the core's clients learn that all
-/// keys are invalid.
+/// Bytes of changed keys that are on their way to a core; above it the core's clients learn that
+/// all keys are invalid.
 const CHANGED_BYTES_MAX: usize = 1 << 20;
 /// Bytes that a changed key takes beside its own.
 const CHANGED_BESIDE: usize = 48;
@@ -177,7 +177,8 @@ impl Serving {
             };
             let tracker = connection.tracker.as_ref();
             let is_meant = tracker.is_some_and(|tracker| {
-                !tracker.is_broadcast && !(tracker.skips_own && client == reader.client)
+                let is_own = tracker.skips_own && client == reader.client;
+                !(tracker.is_broadcast || is_own)
             });
             if connection.id == reader.client && is_meant {
                 self.push_keys(reader.number, Some(&[key]));

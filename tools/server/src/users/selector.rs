@@ -323,6 +323,12 @@ impl Selector {
         patterns.any(|one| one.access.allows(access) && glob::matches(&one.pattern, key))
     }
 
+    /// True if it allows any key to be read.
+    pub(crate) fn reads_all_keys(&self) -> bool {
+        let allows = |one: &KeyPattern| one.access.reads && one.pattern == b"*";
+        self.has_all_keys || self.keys.iter().any(allows)
+    }
+
     /// Its patterns of keys, as rules.
     pub(crate) fn describe_keys(&self) -> Vec<u8> {
         if self.has_all_keys {
@@ -381,12 +387,12 @@ impl Selector {
         loop {
             // Of those that have more in common than not, the one with fewest differences.
             let mut best: Option<(u32, u32, usize)> = None;
-            for place in 0..CATEGORIES.len() {
+            for (place, is_applied) in is_applied.iter().enumerate() {
                 let (on, off) = left.counts(catalogue.of_category(place));
                 let (same, diff) = if is_additive { (on, off) } else { (off, on) };
                 let is_better = best
                     .is_none_or(|(least, most, _)| diff < least || diff == least && same > most);
-                if !is_applied[place] && same > diff && is_better {
+                if !is_applied && same > diff && is_better {
                     best = Some((diff, same, place));
                 }
             }

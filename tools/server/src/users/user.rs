@@ -214,6 +214,13 @@ impl User {
         Err(gravest)
     }
 
+    /// True if a selector that allows a command allows any key to be read: patterns of the command
+    /// name some that are not known before it runs.
+    pub(crate) fn reads_all_keys(&self, checked: &impl Checked) -> bool {
+        let mut selectors = self.selectors.iter();
+        selectors.any(|one| one.reads_all_keys() && one.check(checked).is_ok())
+    }
+
     /// Patterns that a key is compared with, at most.
     pub(crate) fn key_patterns(&self) -> usize {
         self.selectors.iter().map(Selector::key_patterns).sum()

@@ -224,6 +224,13 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             of("CAT"),
             of("LIST"),
             command("ACL CAT", names('c', 1)),
+            command(
+                "ACL SETUSER long",
+                (0..250).map(|place| format!("~{place:0200}")),
+            ),
+            of("GETUSER long"),
+            of("DRYRUN long GET x"),
+            of("LOG"),
         ],
         "append" => vec![
             with("string", bytes(10)),
