@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::figures::native_counters::NativeCounters;
 
 /// Commands that are counted one by one, at most.
-pub(crate) const COMMANDS_MAX: usize = 512;
+pub(crate) const COMMANDS_MAX: usize = 256;
 
 /// A figure that one thread writes.
 #[derive(Debug, Default)]
