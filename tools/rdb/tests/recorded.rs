@@ -31,8 +31,11 @@ fn recorded() -> Vec<Recorded> {
         .collect()
 }
 
+/// The texts of elements.
+type Elements = Vec<Vec<Vec<u8>>>;
+
 /// The texts of the elements of a value.
-fn texts(value_type: u8, value: &[u8]) -> Result<(ValueKind, Vec<Vec<Vec<u8>>>), Error> {
+fn texts(value_type: u8, value: &[u8]) -> Result<(ValueKind, Elements), Error> {
     let mut decoder = Decoder::new(value_type, 0)?;
     let mut all = Vec::new();
     loop {

@@ -98,6 +98,30 @@ fn long_values_are_changed_and_combined() {
 }
 
 #[test]
+fn changes_by_many_clients_are_all_made() {
+    const CLIENTS: usize = 4;
+    const CHANGES: usize = 200;
+    let served = Served::roomy(2);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let served = &served;
+            scope.spawn(move || {
+                let mut client = served.word_client();
+                for _ in 0..CHANGES {
+                    client.call("bitfield counters incrby u32 #0 1 incrby i16 #9 -1");
+                }
+            });
+        }
+    });
+    let mut client = served.word_client();
+    let all = CLIENTS * CHANGES;
+    assert_eq!(
+        client.call("bitfield_ro counters get u32 0 get i16 #9"),
+        format!("[{all}, -{all}]")
+    );
+}
+
+#[test]
 fn changes_of_bits_send_events() {
     let server = Served::start(1);
     let (mut client, mut watcher) = (server.word_client(), server.word_client());

@@ -132,12 +132,14 @@ impl Values {
             0 => {
                 let times = [1, 1, 300][self.0.below(3)];
                 let value = self.text().repeat(times);
-                client.ask(&[b"set", key, &value]);
+                let reply = client.ask(&[b"set", key, &value]);
+                assert!(!reply.is_error(), "{reply}");
             }
             1 => {
-                let all: Vec<_> = (0..count).map(|_| self.text()).collect();
-                let words = [b"rpush".to_vec(), key.to_vec()].into_iter().chain(all);
-                client.ask(&words.collect::<Vec<_>>());
+                for _ in 0..count {
+                    let reply = client.ask(&[b"rpush", key, &self.text()]);
+                    assert!(!reply.is_error(), "{reply}");
+                }
             }
             2 => {
                 let is_of_integers = self.is_one_of(2);
@@ -148,7 +150,8 @@ impl Values {
                     })
                     .collect();
                 let words = [b"sadd".to_vec(), key.to_vec()].into_iter().chain(all);
-                client.ask(&words.collect::<Vec<_>>());
+                let reply = client.ask(&words.collect::<Vec<_>>());
+                assert!(!reply.is_error(), "{reply}");
             }
             3 => {
                 let mut words = vec![b"hset".to_vec(), key.to_vec()];
@@ -160,7 +163,8 @@ impl Values {
                         b"v".to_vec()
                     });
                 }
-                client.ask(&words);
+                let reply = client.ask(&words);
+                assert!(!reply.is_error(), "{reply}");
             }
             4 => {
                 let scores = ["0", "-1.5", "inf", "-inf", "1e17", "0.1", "7", "123456789"];
@@ -452,6 +456,22 @@ fn large_values_are_moved_too() {
             assert!(!client.ask(&words).is_error());
         }
     }
+    // A long element behind small ones.
+    let element = vec![b'x'; 40_000];
+    for (command, key) in [("rpush", "mixed"), ("hset", "mixedhash")] {
+        for number in 0..300 {
+            let text = number.to_string();
+            let value = match number % 100 {
+                99 => &element[..],
+                _ => text.as_bytes(),
+            };
+            let words = [command.as_bytes(), key.as_bytes(), text.as_bytes(), value];
+            assert!(!client.ask(&words).is_error());
+        }
+        let payload = dump(&mut client, key);
+        assert_eq!(restore(&mut client, "copy", &payload), "OK", "{key}");
+        assert_eq!(shown(&mut client, "copy"), shown(&mut client, key));
+    }
     for key in ["text", "list", "set", "hash", "sorted"] {
         let payload = dump(&mut client, key);
         assert_eq!(restore(&mut client, "copy", &payload), "OK", "{key}");
@@ -478,4 +498,57 @@ fn large_values_are_moved_too() {
             }
         }
     }
+}
+
+/// A server whose clients may hold little.
+fn sparing() -> Served {
+    Served::with(1, |options| options.client_bytes = 2 << 20)
+}
+
+#[test]
+fn what_a_dump_gathers_is_granted_first() {
+    let served = sparing();
+    let mut client = served.client();
+    let mut random = Random::new();
+    for some in 0..100 {
+        let mut words = vec!["sadd".to_owned(), "set".to_owned()];
+        // They cannot be packed.
+        words.extend((0..200).map(|_| {
+            let parts = [(); 7].map(|()| format!("{:x}", random.next()));
+            parts.concat()
+        }));
+        assert_eq!(client.ask(&words).to_string(), ":200", "{some}");
+    }
+    let refused = client.ask(&["dump", "set"]).text();
+    assert!(refused.contains("bytes of client memory"), "{refused}");
+    assert_eq!(client.say("scard set"), ":20000");
+}
+
+#[test]
+fn what_a_payload_becomes_is_granted_first() {
+    let served = sparing();
+    let mut client = served.client();
+    client.say("set key before");
+    // A string of 8 MiB, packed.
+    let (mut packed, mut length) = (vec![0, b'a'], 1u32);
+    for _ in 0..32_000 {
+        packed.extend([0xe0, 0xff, 0]);
+        length += 264;
+    }
+    let head = [0, 0xc3, 0x80];
+    let packed_length = u32::try_from(packed.len()).unwrap().to_be_bytes();
+    let length = length.to_be_bytes();
+    let value = [&head[..], &packed_length, &[0x80], &length, &packed].concat();
+    let refused = restore(&mut client, "key", &footed(&value));
+    assert!(refused.contains("bytes of client memory"), "{refused}");
+    // Members of a set, each of which is noted to find those that occur twice.
+    let mut value = vec![2, 0x80];
+    value.extend(100_000u32.to_be_bytes());
+    for number in 0..100_000 {
+        value.push(5);
+        value.extend(format!("{number:05}").into_bytes());
+    }
+    let refused = restore(&mut client, "key", &footed(&value));
+    assert!(refused.contains("bytes of client memory"), "{refused}");
+    assert_eq!(client.say("get key"), "\"before\"");
 }

@@ -8,7 +8,7 @@ mod support;
 use self::support::long_values::{shown, value};
 use self::support::redis::{arguments, compare, pick};
 use self::support::words::{WRONG_TYPE, expect};
-use self::support::{Random, Served, on_servers, wait_until};
+use self::support::{Random, Reply, Served, on_servers, wait_until};
 
 #[test]
 fn elements_are_sorted_by_themselves_or_by_what_they_name() {
@@ -63,6 +63,49 @@ fn elements_are_sorted_by_themselves_or_by_what_they_name() {
 }
 
 #[test]
+fn transactions_and_scripts_sort_by_keys_of_all_cores() {
+    on_servers(|server| {
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("rpush l 3 1 2", "3"),
+                ("sadd s c a b", "3"),
+                ("mset w1 30 w2 20 w3 10", "OK"),
+                ("multi", "OK"),
+                ("sort l by w* get #", "QUEUED"),
+                ("pfadd h a", "QUEUED"),
+                ("pfcount h", "QUEUED"),
+                ("geoadd g 1 1 a", "QUEUED"),
+                ("geosearchstore near g frommember a byradius 1 m", "QUEUED"),
+                ("bitpos w1 1", "QUEUED"),
+                ("bitop or both w1 w2", "QUEUED"),
+                ("bitfield both incrby u8 0 1", "QUEUED"),
+                ("sort l by w* get w* store r", "QUEUED"),
+                ("exec", "[[\"3\", \"2\", \"1\"], 1, 1, 1, 1, 2, 2, [52], 3]"),
+                ("lrange r 0 -1", "[\"10\", \"20\", \"30\"]"),
+                (
+                    "eval return(redis.call('sort',KEYS[1],'by','w*')) 1 l",
+                    "[\"3\", \"2\", \"1\"]",
+                ),
+                (
+                    "eval return(redis.call('sort',KEYS[1],'by','nosort')) 1 s",
+                    "[\"a\", \"b\", \"c\"]",
+                ),
+                (
+                    "eval return(redis.call('georadius',KEYS[1],1,1,1,'km','store',KEYS[2])) 2 g t",
+                    "1",
+                ),
+                (
+                    "command getkeys sort l store a by store store r",
+                    "[\"l\", \"r\"]",
+                ),
+            ],
+        );
+    });
+}
+
+#[test]
 fn a_long_list_is_sorted_with_long_values() {
     const ELEMENTS: usize = 20_000;
     let served = Served::vast(2);
@@ -73,7 +116,7 @@ fn a_long_list_is_sorted_with_long_values() {
         client.ask(&words);
     }
     let sorted = client.ask(&["sort", "list"]);
-    let numbers: Vec<_> = sorted.elements().iter().map(|one| one.text()).collect();
+    let numbers: Vec<_> = sorted.elements().iter().map(Reply::text).collect();
     assert_eq!(numbers.len(), ELEMENTS);
     assert!((0..ELEMENTS).all(|number| numbers[number] == number.to_string()));
     let stored = client.ask(&[
@@ -91,7 +134,7 @@ fn a_long_list_is_sorted_with_long_values() {
     let got = client.ask(&["sort", "list", "limit", "0", "3", "get", "v*"]);
     let got = got.elements();
     assert_eq!(got[0].to_string(), "\"short\"");
-    assert!(got[1] == support::Reply::Bulk(long));
+    assert!(got[1] == Reply::Bulk(long));
     assert_eq!(got[2].to_string(), "null");
 }
 
@@ -131,39 +174,42 @@ fn draw(random: &mut Random, number: usize) -> Vec<Vec<u8>> {
         };
         return arguments(&line);
     }
+    if random.below(2) == 0 {
+        change(random)
+    } else {
+        sort(random)
+    }
+}
+
+/// Changes what is sorted, or looks at a result.
+fn change(random: &mut Random) -> Vec<Vec<u8>> {
     let element = random.below(20);
-    match random.below(12) {
+    let line = match random.below(6) {
         0 => {
             let odd = random.below(30) == 0;
             let text = if odd { "x" } else { "" };
-            return arguments(&format!(
-                "rpush {} {element}{text}",
-                pick(random, &KEYS[..2])
-            ));
+            format!("rpush {} {element}{text}", pick(random, &KEYS[..2]))
         }
-        1 => return arguments(&format!("lpop {}", pick(random, &KEYS[..2]))),
-        2 => return arguments(&format!("sadd s1 {element}")),
+        1 => format!("lpop {}", pick(random, &KEYS[..2])),
+        2 => format!("sadd s1 {element}"),
         3 => {
-            return arguments(&format!(
-                "zadd {} {} {element}",
-                pick(random, &KEYS[3..5]),
-                random.below(1000)
-            ));
+            let (key, score) = (pick(random, &KEYS[3..5]), random.below(1000));
+            format!("zadd {key} {score} {element}")
         }
         4 => {
-            return arguments(&format!(
-                "{} {element}",
-                pick(random, &["srem s1", "zrem z1", "zrem z2", "lrem l1 1"])
-            ));
+            let removals = ["srem s1", "zrem z1", "zrem z2", "lrem l1 1"];
+            format!("{} {element}", pick(random, &removals))
         }
-        5 => {
-            return arguments(pick(
-                random,
-                &["lrange r1 0 -1", "type r1", "del r1", "lrange l1 0 -1"],
-            ));
+        _ => {
+            let others = ["lrange r1 0 -1", "type r1", "del r1", "lrange l1 0 -1"];
+            pick(random, &others).to_owned()
         }
-        _ => {}
-    }
+    };
+    arguments(&line)
+}
+
+/// A command that sorts.
+fn sort(random: &mut Random) -> Vec<Vec<u8>> {
     let key = pick(random, KEYS);
     let name = if random.below(5) == 0 {
         "sort_ro"

@@ -214,6 +214,21 @@ impl FileReader {
         })
     }
 
+    /// Reads the head.
+    fn begin(&mut self, cursor: &mut Cursor<'_>) -> Result<Found, Stop> {
+        let head: [u8; HEAD_BYTES] = cursor.array()?;
+        let (magic, digits) = head.split_at(MAGIC.len());
+        let version = std::str::from_utf8(digits).ok();
+        let version: Option<u32> = version.and_then(|digits| digits.parse().ok());
+        let version = version.filter(|&version| magic == MAGIC && version > 0);
+        self.version = version.ok_or(Problem::Magic)?;
+        if self.version > u32::from(VERSION_MAX) {
+            return Err(Problem::Version(self.version).into());
+        }
+        self.state = State::Records;
+        Ok(Found::Version(self.version))
+    }
+
     /// Reads a record; none behind the end.
     fn record(
         &mut self,
@@ -221,19 +236,7 @@ impl FileReader {
         window: Window<'_>,
     ) -> Result<Option<Found>, Stop> {
         match self.state {
-            State::Begin => {
-                let head: [u8; HEAD_BYTES] = cursor.array()?;
-                let (magic, digits) = head.split_at(MAGIC.len());
-                let version = std::str::from_utf8(digits).ok();
-                let version: Option<u32> = version.and_then(|digits| digits.parse().ok());
-                let version = version.filter(|&version| magic == MAGIC && version > 0);
-                self.version = version.ok_or(Problem::Magic)?;
-                if self.version > u32::from(VERSION_MAX) {
-                    return Err(Problem::Version(self.version).into());
-                }
-                self.state = State::Records;
-                return Ok(Some(Found::Version(self.version)));
-            }
+            State::Begin => return self.begin(cursor).map(Some),
             State::Done => {
                 return match cursor.left() {
                     Some(0) => Ok(None),

@@ -55,7 +55,7 @@ impl Blob {
         })
     }
 
-    /// Elements that it has at most, of so many bytes.
+    /// Elements that it has at most, if it has this many bytes.
     pub(super) fn most(&self, bytes: usize) -> u64 {
         self.declared.unwrap_or(bytes as u64 / 2)
     }

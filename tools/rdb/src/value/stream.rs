@@ -13,8 +13,8 @@
 //! ```
 //!
 //! - S1: IDs of entries, and of what is pending, and names, each come in order.
-//! - S2: what consumers have pending is what their group has. Sums of keyed hashes are compared: the
-//!   keys are random, so no bytes can be made for which the sums agree and the IDs do not.
+//! - S2: what consumers have pending is what their group has. Sums of keyed hashes are compared:
+//!   the keys are random, so no bytes can be made for which the sums agree and the IDs do not.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -31,7 +31,7 @@ pub(crate) fn text(score: f64) -> String {
             false => text.to_owned(),
         }
     };
-    if exponent < -4 || exponent >= DIGITS {
+    if !(-4..DIGITS).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{}e{sign}{:02}", shorten(digits), exponent.abs());
     }

@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
-use farcore::{Error, TreeBound, TreeLength, TreePage};
+use farcore::{Error, TreeBound, TreeLength};
 use farcore_rdb::Packer;
 use farcore_rdb::write::{self, ListNodes, Pairs, types};
 
+use super::pages::{BESIDE_ELEMENT, COPIES, To, changed, end_step, hold_page, size};
 use super::parts::Parts;
-use super::{end_step, size, streams};
+use super::streams;
 use crate::commands::sorted_trees::{ALL, members, read_members};
-use crate::commands::trees::{Step, entries, size_of_page, small};
+use crate::commands::trees::{Step, entries, small};
 use crate::tasks::failure::TaskFailure;
 use crate::types::element::entry_of;
 use crate::types::encoding_limits::SKIPLIST;
 use crate::types::kind::Kind;
 use crate::types::sorted::reply::whole;
 
-/// Bytes that an element takes beside its own while it is written: twice in a node, and once more
-/// in a part.
-const BESIDE_ELEMENT: usize = 64;
-const COPIES: usize = 4;
 /// The encoding of a set of integers.
 const INTEGERS: &str = "intset";
 
@@ -42,21 +39,6 @@ pub(super) async fn parts(
         None => return Err(Error::CollectionTag { tag: length.tag }.into()),
     }
     Ok(parts)
-}
-
-/// Where a payload is written.
-pub(super) type To<'t> = (&'t mut Parts, &'t mut Packer);
-
-/// Charges what the elements of a page take.
-pub(super) fn hold_page(parts: &mut Parts, page: &TreePage) -> Result<(usize, usize), TaskFailure> {
-    let (count, bytes) = size_of_page(page);
-    parts.hold(Packer::BYTES + COPIES * bytes + count * BESIDE_ELEMENT)?;
-    Ok((count, bytes))
-}
-
-/// That a collection has changed.
-fn changed() -> TaskFailure {
-    Error::CollectionVersion { current: 0 }.into()
 }
 
 async fn list(
@@ -171,7 +153,7 @@ async fn sorted_set(
     write::length(parts.bytes(), length.elements);
     let mut written = 0;
     while written < length.elements {
-        // As Redis, from the greatest score on: who reads it adds each member as the first.
+        // As Redis, from the greatest score on: a reader adds each member as the first.
         let mut tree = core.tree(key).tagged(length.tag).at_version(length.version);
         let page = tree.score_range(ALL, true, written, u32::MAX).await?;
         let read = hold_page(parts, &page)?;

@@ -9,12 +9,13 @@
 
 mod check;
 mod collections;
+mod pages;
 mod parts;
 mod restore;
 mod store;
 mod streams;
 
-use farcore::{Core, Error};
+use farcore::Error;
 use farcore_rdb::write::{self, types};
 use farcore_rdb::{Crc64, Packer, payload};
 
@@ -27,7 +28,6 @@ use crate::resp::{Protocol, Writer};
 use crate::steps;
 use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
-use crate::tasks::output::TaskOutput;
 
 pub(super) use self::restore::restore;
 
@@ -150,19 +150,4 @@ async fn send_long(
         bytes.extend_from_slice(b"\r\n");
     });
     Ok(())
-}
-
-/// The longest string that a step of a dump packs, and what is read for it.
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-/// Ends a step that has read a page.
-async fn end_step(
-    (core, output): (&Core, &TaskOutput),
-    read: (usize, usize),
-) -> std::result::Result<(), TaskFailure> {
-    // It is packed too.
-    steps::count_walked(read.1);
-    Ok(output.end_read(core, read).await?)
 }

@@ -3,7 +3,6 @@
 use farcore::{Core, Expiry};
 use farcore_rdb::{Crc64, payload};
 
-use super::Result;
 use super::check::{Checked, check};
 use super::store::store;
 use crate::commands::arguments::{integer, is_option};
@@ -14,6 +13,8 @@ use crate::long::copy::CHUNK_BYTES;
 use crate::memory::Charge;
 use crate::steps;
 use crate::tasks::failure::TaskFailure;
+
+type Result = std::result::Result<Flow, Refusal>;
 
 const TIME: &str = "ERR Invalid TTL value, must be >= 0";
 const IDLE: &str = "ERR Invalid IDLETIME value, must be >= 0";

@@ -1,5 +1,5 @@
-//! The store of a value that was checked, under the section of its key: its first step replaces what
-//! the key holds.
+//! The store of a value that was checked, under the section of its key: the first step replaces
+//! what the key holds.
 //!
 //! - W1: if a step fails, what was stored is removed.
 
@@ -46,8 +46,10 @@ impl Batch {
         self.pairs.push((start..middle, middle..end, score));
     }
 
-    fn is_full(&self) -> bool {
-        self.pairs.len() >= ELEMENTS_AT_ONCE || self.bytes.len() >= BYTES_AT_ONCE
+    /// True if what it has is to be stored before this many bytes more are added.
+    fn is_full(&self, more: usize) -> bool {
+        let bytes = self.bytes.len();
+        self.pairs.len() >= ELEMENTS_AT_ONCE || (bytes > 0 && bytes + more > BYTES_AT_ONCE)
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8], f64)> {
@@ -154,19 +156,38 @@ impl Target<'_> {
         loop {
             match decoder.next(Window::whole(value)).map_err(|_| BAD)? {
                 Decoded::End => break,
-                Decoded::Item(Item::Element(element)) => self.batch.push(&element, &[], 0.0),
-                Decoded::Item(Item::Pair(field, value)) => self.batch.push(&field, &value, 0.0),
-                Decoded::Item(Item::Scored(member, score)) => self.batch.push(&member, &[], score),
+                Decoded::Item(Item::Element(element)) => {
+                    self.add((&mut *core, output), (&element, &[]), 0.0).await?;
+                }
+                Decoded::Item(Item::Pair(field, value)) => {
+                    self.add((&mut *core, output), (&field, &value), 0.0)
+                        .await?;
+                }
+                Decoded::Item(Item::Scored(member, score)) => {
+                    self.add((&mut *core, output), (&member, &[]), score)
+                        .await?;
+                }
                 Decoded::Item(Item::Count(_)) => {}
                 Decoded::Busy => steps::count_copied(BYTES_AT_ONCE),
                 _ => return Err(BAD.into()),
             }
-            if self.batch.is_full() {
-                self.flush((&mut *core, output)).await?;
-            }
             steps::end_slice(core).await;
         }
         self.flush((core, output)).await
+    }
+
+    /// Adds a pair to the batch, which is stored before if it has no room.
+    async fn add(
+        &mut self,
+        (core, output): Step<'_>,
+        (first, second): (&[u8], &[u8]),
+        score: f64,
+    ) -> Result<(), TaskFailure> {
+        if self.batch.is_full(first.len() + second.len()) {
+            self.flush((core, output)).await?;
+        }
+        self.batch.push(first, second, score);
+        Ok(())
     }
 
     /// Stores the batch.
@@ -269,7 +290,7 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The guard of the next step: nobody else has changed what was stored.
+    /// The guard of the next step: no other client has changed what was stored.
     fn guard(&self) -> TreeGuard {
         TreeGuard {
             tag: self.kind.tag(),
@@ -305,11 +326,7 @@ impl Target<'_> {
         (core, output): Step<'_>,
         (key, value): Element,
     ) -> Result<(), TaskFailure> {
-        self.batch.push(&key, &value, 0.0);
-        if self.batch.is_full() {
-            self.flush((core, output)).await?;
-        }
-        Ok(())
+        self.add((core, output), (&key, &value), 0.0).await
     }
 
     async fn stream(

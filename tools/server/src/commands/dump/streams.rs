@@ -4,8 +4,7 @@ use farcore::{TreeBound, TreeLength, TreePage};
 use farcore_rdb::write::{self, StreamNodes, types};
 use farcore_rdb::{Id, StreamHead};
 
-use super::collections::{To, hold_page};
-use super::end_step;
+use super::pages::{To, end_step, hold_page};
 use crate::commands::trees::Step;
 use crate::tasks::failure::TaskFailure;
 use crate::types::stream::id::StreamId;

@@ -24,7 +24,7 @@ fn sparse_and_dense_values_have_the_same_registers() {
         }
         assert_eq!(sparse.registers().unwrap(), model);
         assert_eq!(dense.registers().unwrap(), model);
-        assert_eq!(sparse.is_dense(), count > 3_000);
+        assert_eq!(sparse.is_dense(), count > 800);
         let estimate = sparse.estimate().unwrap();
         assert_eq!(Ok(estimate), dense.estimate());
         assert_eq!(estimate, estimate_of(&model));
