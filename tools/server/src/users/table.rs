@@ -197,7 +197,7 @@ mod tests {
 
     fn users() -> Users {
         static EMPTY: std::sync::LazyLock<Catalogue> = std::sync::LazyLock::new(|| {
-            Catalogue::new(&[("get", Vec::new())], |_| Default::default())
+            Catalogue::new(&[("get", Vec::new())], |_| (Vec::new(), Vec::new()))
         });
         Users::new(None, &EMPTY)
     }
