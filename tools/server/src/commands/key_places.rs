@@ -121,7 +121,7 @@ impl Command {
                 })
             }
             MoreKeys::OfSecondWord => {
-                let word = (count > 1).then(|| argument(1)).unwrap_or_default();
+                let word = if count > 1 { argument(1) } else { &[] };
                 let key = find_subcommand(self.subcommands, word).map_or(0, |one| one.key);
                 match key {
                     1.. if key < count => places.with(key..key + 1),

@@ -437,7 +437,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     let databases = &call.serving.shared.databases;
     let is_swapped = order != databases.order();
     if is_stale || is_swapped && follow_swaps(&mut watched, order, databases) {
-        return Ok(call.reply(|writer| writer.null_array()));
+        return Ok(call.reply(|writer: &mut Writer<'_>| writer.null_array()));
     }
     if is_swapped {
         // The keys of its commands were of other shards.
@@ -449,6 +449,11 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         let _ = (call.serving).execute(call.core, call.number, call.connection);
         return Ok(Flow::Done);
     }
+    Ok(carry_out(call, queue, plan, watched))
+}
+
+/// Carries queued commands out as they are planned, or has them be replayed under sections.
+fn carry_out(call: &mut Call<'_>, queue: Queue, plan: Option<Plan>, watched: Watched) -> Flow {
     let slot = ReplaySlot::default();
     let known = (&call.serving.shared.databases, call.connection.database);
     let (reach, near) = (queue.reach, near_keys(&queue, known, plan.is_none()));
@@ -460,7 +465,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     call.writes = plan.is_some();
     let is_one_step = watched.len() <= TRANSACTION_KEYS_MAX;
     let shared = Arc::clone(&call.serving.shared);
-    Ok(call.task(move |mut core, output, protocol| async move {
+    call.task(move |mut core, output, protocol| async move {
         let mut outcome = Outcome::Replay(None);
         if let Some(plan) = plan.filter(|_| is_one_step) {
             let bytes = plan.held_bytes(shared.has_large_values());
@@ -489,7 +494,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
             }
         });
         core
-    }))
+    })
 }
 
 impl Call<'_> {

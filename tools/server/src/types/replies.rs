@@ -106,6 +106,21 @@ pub(crate) enum OfAbsent {
     Refused,
 }
 
+impl OfAbsent {
+    /// Writes what a command with a wrong argument replies, of a key of this kind.
+    fn write(self, kind: Option<Kind>, answer: &Answer<'_>, text: &str, writer: &mut Writer<'_>) {
+        let is_there = match kind {
+            Some(_) => TreeView::of(answer).length().version > 0,
+            None => matches!(answer, Answer::Value { .. }),
+        };
+        match self {
+            Self::Null if !is_there => writer.null(),
+            Self::Number(number) if !is_there => writer.integer(number.into()),
+            _ => writer.error(text),
+        }
+    }
+}
+
 impl ReplyKind {
     /// True if the reply is that of a read whose answer may be long.
     pub(crate) fn is_long(self) -> bool {
@@ -510,15 +525,7 @@ pub(crate) fn write_answer(kind: ReplyKind, answer: &Answer<'_>, writer: &mut Wr
             writer.integer(i64::from(is_done));
         }
         (ReplyKind::Refused { kind, absent, text }, answer) => {
-            let is_there = match kind {
-                Some(_) => TreeView::of(answer).length().version > 0,
-                None => matches!(answer, Answer::Value { .. }),
-            };
-            match absent {
-                OfAbsent::Null if !is_there => writer.null(),
-                OfAbsent::Number(number) if !is_there => writer.integer(number.into()),
-                _ => writer.error(text),
-            }
+            absent.write(kind, answer, text, writer);
         }
         (ReplyKind::ReferenceCount, Answer::Value { .. }) => writer.integer(1),
         (ReplyKind::Unknown(error), Answer::Value { .. }) => writer.error(error),
