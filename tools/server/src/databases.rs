@@ -168,7 +168,7 @@ impl Databases {
     #[inline]
     pub(crate) fn note_used(&self, database: Database) {
         let bit = 1 << database.0 & !1;
-        // ORDERING: relaxed; whoever counts keys meanwhile counts them as if before.
+        // ORDERING: relaxed; a count of keys meanwhile is as one before.
         if self.used.load(Ordering::Relaxed) & bit != bit {
             self.used.fetch_or(bit, Ordering::Relaxed);
         }

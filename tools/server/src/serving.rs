@@ -88,7 +88,8 @@ pub(crate) struct Serving {
     /// Where encrypted bytes are opened.
     pub(crate) opened: Vec<u8>,
     pub(crate) arguments: Arguments,
-    /// Where a command's arguments with its keys as they are stored are made, empty between commands.
+    /// Where a command's arguments with its keys as they are stored are made, empty between
+    /// commands.
     pub(crate) replaced_keys: Arguments,
     /// Where keys of elements are made, empty between commands.
     pub(crate) elements: ElementKeys,

@@ -113,7 +113,8 @@ impl<'a> Call<'a> {
     }
 
     /// Refuses a command for an argument at which Redis looks after it has looked at the key: of
-    /// another kind, or absent, it replies that. `kind` is that of a collection, if not of a string.
+    /// another kind, or absent, it replies that. `kind` is that of a collection, if not of a
+    /// string.
     pub(crate) fn refuse_after_look(
         &mut self,
         kind: Option<Kind>,

@@ -1,6 +1,7 @@
 //! The commands that scripts call: which they may, and of which keys.
 
-use super::key_places::{KeyPlaces, MoreKeys};
+use super::command::MoreKeys;
+use super::key_places::KeyPlaces;
 use super::pausing::REPLICATED;
 use super::rights::{Words, check, note_patterns, object_of};
 use super::subcommand::find_subcommand;

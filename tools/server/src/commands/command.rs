@@ -2,7 +2,6 @@
 
 use super::call::Call;
 use super::flow::{Flow, Refusal};
-use super::key_places::MoreKeys;
 
 /// The keys of a command that has none.
 pub(super) const NO_KEYS: (i64, i64, i64) = (0, 0, 0);
@@ -28,6 +27,25 @@ pub(super) const IN_SLICES: &[&str] = &[
     "unlink",
     "unsubscribe",
 ];
+
+/// Keys of a command beside those at places that its name tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MoreKeys {
+    /// None.
+    None,
+    /// The argument at this place says how many follow it.
+    Counted(usize),
+    /// As [`MoreKeys::Counted`], of a script: it is given its keys as they were typed.
+    OfScript(usize),
+    /// A word is followed by keys, and by as many IDs.
+    Streams,
+    /// That of the second word.
+    OfSecondWord,
+    /// Where the result is stored, behind a word from this place on.
+    OfResult(usize),
+    /// As [`MoreKeys::OfResult`], of `SORT`: patterns may name others.
+    OfSort,
+}
 
 /// A command.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Commands about databases: which one a connection has, what each has, and keys between two.
 //!
-//! All databases lie in one engine, so while only the first is used its keys are counted and cleared at
-//! once. Of several, the keys of one are found by a walk over all.
+//! All databases lie in one engine, so while only the first is used its keys are counted and
+//! cleared at once. Of several, the keys of one are found by a walk over all.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,8 +23,8 @@ type Result = std::result::Result<Flow, Refusal>;
 const KEYS_A_STEP: usize = 256;
 
 impl Call<'_> {
-    /// The connection's database, for what is about the keys of one; `None` if it has all that there
-    /// are.
+    /// The connection's database, for what is about the keys of one; `None` if it has all that
+    /// there are.
     pub(super) fn database_among_several(&self) -> Option<Database> {
         let (databases, database) = (&self.serving.shared.databases, self.database());
         (databases.are_several() || database != Database::default()).then_some(database)
@@ -155,7 +155,8 @@ fn flush(call: &mut Call<'_>, database: Option<Database>) -> Result {
     }))
 }
 
-/// Removes the keys of one database that are there when it begins, and maybe some that come meanwhile.
+/// Removes the keys of one database that are there when it begins, and maybe some that come
+/// meanwhile.
 async fn clear(core: &mut Core, database: Database) -> farcore::Result<()> {
     let mut cursor = Some(Cursor::START);
     while let Some(at) = cursor {

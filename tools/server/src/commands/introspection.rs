@@ -1,9 +1,9 @@
 //! `COMMAND`: what clients learn about the commands.
 
 use super::arguments::{at_most, pattern};
+use super::command::MoreKeys;
 use super::command::{Subcommand, takes};
 use super::documentation::{self, Documented};
-use super::key_places::MoreKeys;
 use super::subcommand::find_subcommand;
 use super::syntax;
 use super::{COMMANDS, Call, Command, Flow, Refusal, SYNTAX, find};

@@ -1,30 +1,11 @@
 //! Where the keys of a command lie among its arguments.
 //!
-//! Most commands have them at places that their name tells. Others count them, name them behind a word,
-//! or have one behind a second word.
+//! Most commands have them at places that their name tells. Others count them, name them behind a
+//! word, or have one behind a second word.
 
 use super::arguments::{integer, is_option};
-use super::command::{Command, NO_KEYS};
+use super::command::{Command, MoreKeys, NO_KEYS};
 use super::subcommand::find_subcommand;
-
-/// Keys of a command beside those at places that its name tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum MoreKeys {
-    /// None.
-    None,
-    /// The argument at this place says how many follow it.
-    Counted(usize),
-    /// As [`MoreKeys::Counted`], of a script: it is given its keys as they were typed.
-    OfScript(usize),
-    /// A word is followed by keys, and by as many IDs.
-    Streams,
-    /// That of the second word.
-    OfSecondWord,
-    /// Where the result is stored, behind a word from this place on.
-    OfResult(usize),
-    /// As [`MoreKeys::OfResult`], of `SORT`: patterns may name others.
-    OfSort,
-}
 
 /// The places of the keys of one call: two runs of places at most.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -72,8 +53,8 @@ impl KeyPlaces {
 }
 
 impl Command {
-    /// The keys of a call with `count` arguments, its name included. Arguments that do not tell where
-    /// keys are have none: the command refuses them.
+    /// The keys of a call with `count` arguments, its name included. Arguments that do not tell
+    /// where keys are have none: the command refuses them.
     pub(crate) fn keys_in<'w>(
         &self,
         count: usize,
@@ -132,8 +113,8 @@ impl Command {
     }
 }
 
-/// The place of the key where the result of a search or of `SORT` is stored, which is the last that is
-/// named, and whether patterns name keys.
+/// The place of the key where the result of a search or of `SORT` is stored, which is the last that
+/// is named, and whether patterns name keys.
 fn result_of<'w>(
     count: usize,
     first: usize,

@@ -2,8 +2,8 @@
 
 use super::arguments::is_option;
 use super::command::Command;
+use super::command::MoreKeys;
 use super::flow::Refusal;
-use super::key_places::MoreKeys;
 use super::{Call, subcommand};
 use crate::conn::connection::Connection;
 use crate::serving::Serving;

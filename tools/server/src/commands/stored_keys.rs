@@ -1,11 +1,12 @@
-//! A command's keys as they are stored: before it runs they replace those that its client has typed, so
-//! no command knows of databases unless it is about them.
+//! A command's keys as they are stored: before it runs they replace those that its client has
+//! typed, so no command knows of databases unless it is about them.
 //!
 //! - I1: a command that runs, unless it is queued or a script, has its keys as they are stored.
 //! - I2: a call of many arguments is looked at in pieces, each argument once.
 
 use super::command::Command;
-use super::key_places::{KeyPlaces, MoreKeys};
+use super::command::MoreKeys;
+use super::key_places::KeyPlaces;
 use super::{Call, Flow, Refusal};
 use crate::conn::stored_keys::{ReplacedKeys, StoredKeys};
 use crate::steps;
@@ -54,8 +55,8 @@ fn run_with_others(
     }
 }
 
-/// Runs a command of whose arguments some are looked at, and whose keys among these are stored as they
-/// were typed.
+/// Runs a command of whose arguments some are looked at, and whose keys among these are stored as
+/// they were typed.
 fn run_from(
     call: &mut Call<'_>,
     command: &Command,
@@ -149,7 +150,7 @@ fn run_replaced(
 }
 
 impl Call<'_> {
-    /// The same call with other arguments; those that were typed are kept.
+    /// This call with other arguments; those that were typed are kept.
     fn with<'b>(&'b mut self, arguments: &'b crate::resp::Arguments) -> Call<'b> {
         Call {
             core: &mut *self.core,

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::call::Call;
+use super::command::MoreKeys;
 use super::command::{Command, NO_KEYS, Run, Subcommand};
 use super::flow::{Flow, Refusal};
-use super::key_places::MoreKeys;
 #[cfg(feature = "scripts")]
 use super::scripts;
 use super::{

@@ -10,7 +10,7 @@ use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX, TRANSACTION_KEYS_MAX};
 use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, TransactionOutcome};
 
 use super::arguments::{integer, is_option};
-use super::key_places::MoreKeys;
+use super::command::MoreKeys;
 use super::stored_keys::run_with_stored_keys;
 use super::{Call, Command, Flow, Refusal, find, pausing, subcommand};
 use crate::cores::shared::Shared;
@@ -103,8 +103,8 @@ fn transaction_of<'a>(call: &'a mut Call<'_>) -> &'a mut ClientTransaction {
     })
 }
 
-/// Follows swaps of databases: keys that were absent are watched in the databases that their numbers
-/// mean now. True if a key that was there is in one that was swapped.
+/// Follows swaps of databases: keys that were absent are watched in the databases that their
+/// numbers mean now. True if a key that was there is in one that was swapped.
 fn follow_swaps(watched: &mut Watched, before: u64, databases: &Databases) -> bool {
     let moved: Vec<_> = (watched.iter())
         .filter_map(|(key, seen)| {

@@ -1,4 +1,5 @@
-//! How far the keys of a connection's command are as they are stored, while the command goes on later.
+//! How far the keys of a connection's command are as they are stored, while the command goes on
+//! later.
 
 use crate::memory::Charge;
 use crate::resp::Arguments;
@@ -9,9 +10,10 @@ pub(crate) enum StoredKeys {
     /// None was looked at.
     #[default]
     Unknown,
-    /// The keys among so many arguments are stored as they were typed.
+    /// The keys among the first arguments, of this number, are stored as they were typed.
     AsTyped(usize),
-    /// Some are not: these are the arguments with the keys as they are stored, as far as they are made.
+    /// Some are not: these are the arguments with the keys as they are stored, as far as they are
+    /// made.
     Replaced(Box<ReplacedKeys>),
 }
 

@@ -41,8 +41,8 @@ impl Span {
 #[derive(Default, Debug)]
 pub struct Arguments {
     pub(super) spans: Vec<Span>,
-    /// The arguments of an inline command, without quotes and escapes; and those that replace some of
-    /// the input.
+    /// The arguments of an inline command, without quotes and escapes; and those that replace some
+    /// of the input.
     pub(super) text: Vec<u8>,
     /// Bytes of all, if some were replaced; else 0.
     replaced_bytes: usize,
@@ -110,7 +110,8 @@ impl Arguments {
     }
 
     /// Goes on to become a copy of others up to their argument `end`, with some of them replaced:
-    /// `write` is given each of these and appends what replaces it. What lies in the input is not copied.
+    /// `write` is given each of these and appends what replaces it. What lies in the input is not
+    /// copied.
     pub(crate) fn replace(
         &mut self,
         (others, input): (&Self, &[u8]),

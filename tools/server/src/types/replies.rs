@@ -72,8 +72,8 @@ pub(crate) enum ReplyKind {
     ReferenceCount,
     /// This error if the key exists, else null.
     Unknown(&'static str),
-    /// This error if the key holds a value of the kind that is looked for; else what a command without
-    /// errors replies.
+    /// This error if the key holds a value of the kind that is looked for; else what a command
+    /// without errors replies.
     Refused {
         kind: Option<Kind>,
         absent: OfAbsent,

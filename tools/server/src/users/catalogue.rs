@@ -98,7 +98,8 @@ pub(crate) struct Catalogue {
     commands: usize,
     by_name: HashMap<String, usize>,
     by_category: [CommandSet; CATEGORIES.len()],
-    /// As `by_category`, with the subcommands of each command, which a rule of a category concerns too.
+    /// As `by_category`, with the subcommands of each command, which a rule of a category concerns
+    /// too.
     by_rule: [CommandSet; CATEGORIES.len()],
 }
 
