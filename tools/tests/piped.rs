@@ -19,11 +19,12 @@ use tempfile::TempDir;
 use self::support::{Lines, Process, Serve, closed_pipe, commands};
 
 /// Name, arguments and exit code. FILE and FOLDER are paths in an empty folder, REPORT and TRACE
-/// are files, SERVER is the address of a server with the key `k`.
+/// and DUMP are files, SERVER is the address of a server with the key `k`.
 type Row = (&'static str, &'static str, i32);
 
 /// Commands that print something and end. A file that one of them names is checked.
 const ROWS: &[Row] = &[
+    ("rdb check", "rdb check DUMP", 0),
     (
         "card run",
         "card run --messages 1000 --warmup 0 --csv FILE",
@@ -158,6 +159,8 @@ impl Place {
         report.cores.push(core);
         let report = serde_json::to_vec(&report).unwrap();
         fs::write(place.path("report.json"), report).unwrap();
+        // An empty file of Redis, without a checksum.
+        fs::write(place.path("dump.rdb"), b"REDIS0010\xff\0\0\0\0\0\0\0\0").unwrap();
         fs::write(place.path("password"), "correct horse battery\n").unwrap();
         place
     }
@@ -171,6 +174,7 @@ impl Place {
         let line = line
             .replace("FILE", &self.path("file"))
             .replace("FOLDER", &self.folder.path().display().to_string())
+            .replace("DUMP", &self.path("dump.rdb"))
             .replace("REPORT", &self.path("report.json"))
             .replace("TRACE", &self.path("trace"))
             .replace("SERVER", self.server.native.as_deref().unwrap());

@@ -17,6 +17,13 @@ pub(super) const OTHERS: &[Row] = &[
         1,
         &["--out /dev/null/x cannot be written"],
     ),
+    (
+        "rdb check",
+        "rdb check FOLDER/none.rdb",
+        1,
+        &["none.rdb cannot be read"],
+    ),
+    ("rdb check", "rdb check", 2, &["<FILE>"]),
     ("run-one", "run-one", 1, &["the plan cannot be parsed"]),
     ("top", "top --json", 2, &["--once"]),
     (

@@ -44,8 +44,17 @@ pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
     };
     let (one, other) = (parsed(1, "first")?, parsed(2, "second")?);
     let (one, other) = number(one).zip(number(other)).ok_or(OUT_OF_RANGE)?;
-    call.serving.shared.databases.swap(one, other);
-    Ok(call.ok())
+    let shared = Arc::clone(&call.serving.shared);
+    Ok(call.task(move |mut core, output, protocol| async move {
+        // No transaction and no script sees a part of it.
+        let entered = output.enter_all(&mut core).await;
+        if entered.is_ok() {
+            shared.databases.swap(one, other);
+        }
+        output.leave(&mut core);
+        output.finish(protocol, entered, |writer, ()| writer.simple("OK"));
+        core
+    }))
 }
 
 pub(super) fn move_to(call: &mut Call<'_>) -> Result {

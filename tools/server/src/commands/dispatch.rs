@@ -22,10 +22,13 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
                 return Flow::Later;
             }
+            let connection = &call.connection;
+            let has_begun = connection.sent_parts.is_some()
+                || !matches!(connection.stored_keys, StoredKeys::Unknown);
             // It was counted and shown when it was queued, unless a script calls it.
             let is_replayed = call.connection.is_executing();
             let is_counted = is_replayed && call.connection.script.is_none();
-            if call.connection.tracker.is_some() {
+            if call.connection.tracker.is_some() && !has_begun {
                 tracking::note(call, command);
             }
             let flow = run_with_stored_keys(call, command, run_admitted);
@@ -103,7 +106,10 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         Ok(command) => run_with_stored_keys(call, command, |call, command| {
             long_set::run(call, command.name, bytes, left)
         }),
-        Err(refusal) => Err(refusal),
+        Err(refusal) => {
+            call.connection.stored_keys = StoredKeys::Unknown;
+            Err(refusal)
+        }
     };
     match flow {
         Ok(flow) => flow,

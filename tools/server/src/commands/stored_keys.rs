@@ -99,6 +99,7 @@ fn run_from(
     }
     let replaced = ReplacedKeys {
         arguments: crate::resp::Arguments::new(),
+        database,
         held: call.connection.account.charge(0),
     };
     run_replaced(call, command, Box::new(replaced), run)
@@ -111,8 +112,10 @@ fn run_replaced(
     mut replaced: Box<ReplacedKeys>,
     run: impl FnOnce(&mut Call<'_>, &Command) -> Result,
 ) -> Result {
-    let (database, count) = (call.database(), call.count());
-    let ReplacedKeys { arguments, held } = &mut *replaced;
+    let (database, count) = (replaced.database, call.count());
+    let ReplacedKeys {
+        arguments, held, ..
+    } = &mut *replaced;
     let begun = arguments.len();
     if begun < count {
         let end = count.min(begun + ARGUMENTS_A_PIECE);

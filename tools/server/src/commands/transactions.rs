@@ -345,8 +345,12 @@ fn note_reach(call: &mut Call<'_>, command: &Command) {
         return;
     }
     let places = command.keys_in(arguments.len(), |place| arguments.get(place, input));
-    let is_of_keys = !places.is_empty() || matches!(command.more_keys, MoreKeys::OfScript(_));
-    if arguments.len() > steps::PIECE || !is_of_keys || places.has_patterns {
+    // Scripts may use any key, and these have one in another database.
+    let has_others = places.has_patterns
+        || matches!(command.more_keys, MoreKeys::OfScript(_))
+        || command.name == "move"
+        || command.name == "copy" && arguments.len() > 3;
+    if arguments.len() > steps::PIECE || places.is_empty() || has_others {
         return reach.add_all();
     }
     if is_one_shard {
@@ -465,6 +469,8 @@ fn carry_out(call: &mut Call<'_>, queue: Queue, plan: Option<Plan>, watched: Wat
     call.writes = plan.is_some();
     let is_one_step = watched.len() <= TRANSACTION_KEYS_MAX;
     let shared = Arc::clone(&call.serving.shared);
+    // What its keys were found by.
+    let order = shared.databases.order();
     call.task(move |mut core, output, protocol| async move {
         let mut outcome = Outcome::Replay(None);
         if let Some(plan) = plan.filter(|_| is_one_step) {
@@ -476,7 +482,8 @@ fn carry_out(call: &mut Call<'_>, queue: Queue, plan: Option<Plan>, watched: Wat
         }
         if matches!(outcome, Outcome::Replay(_)) {
             let _entry = output.entry(&core).await;
-            outcome = before_replay(&core, &watched, (reach, &near), &shared).await;
+            let swaps = (&*shared, order);
+            outcome = before_replay(&core, &watched, (reach, &near), swaps).await;
         }
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
@@ -545,7 +552,8 @@ pub(crate) async fn enter_for_script(
     slot: ReplaySlot,
 ) -> Core {
     let entry = output.entry(&core).await;
-    let entered = before_replay(&core, &Watched::new(), (reach, &near), &shared).await;
+    let swaps = (&*shared, shared.databases.order());
+    let entered = before_replay(&core, &Watched::new(), (reach, &near), swaps).await;
     drop(entry);
     match entered {
         Outcome::Replay(under) => *slot.borrow_mut() = under,
@@ -660,7 +668,7 @@ async fn before_replay(
     core: &Core,
     watched: &Watched,
     (mut reach, near): (Reach, &[Vec<u8>]),
-    shared: &Shared,
+    (shared, order): (&Shared, u64),
 ) -> Outcome {
     for key in watched.keys() {
         steps::count(1);
@@ -676,6 +684,20 @@ async fn before_replay(
     let entered = under.enter_sections(reach.shards(shared.cores.len()), &near);
     if let Err(error) = entered.await {
         return Outcome::Failed(error);
+    }
+    // From now on no databases are swapped: that takes the sections of all shards.
+    if order != shared.databases.order() {
+        if let Err(error) = under.leave_sections().await {
+            return Outcome::Failed(error);
+        }
+        if !watched.is_empty() {
+            return Outcome::Conflict;
+        }
+        reach.add_all();
+        let entered = under.enter_sections(reach.shards(shared.cores.len()), &[]);
+        if let Err(error) = entered.await {
+            return Outcome::Failed(error);
+        }
     }
     if begun.elapsed() > ENTERED_IN {
         // The first ones may be lost, or are about to be. Nothing was done.

@@ -1,6 +1,7 @@
 //! How far the keys of a connection's command are as they are stored, while the command goes on
 //! later.
 
+use crate::databases::Database;
 use crate::memory::Charge;
 use crate::resp::Arguments;
 
@@ -21,5 +22,6 @@ pub(crate) enum StoredKeys {
 #[derive(Debug)]
 pub(crate) struct ReplacedKeys {
     pub(crate) arguments: Arguments,
+    pub(crate) database: Database,
     pub(crate) held: Charge,
 }

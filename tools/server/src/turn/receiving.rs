@@ -14,6 +14,7 @@ use rustix::net::{RecvFlags, recv};
 use crate::commands::{self, Call, Flow};
 use crate::conn::connection::Connection;
 use crate::conn::discarding::Discarding;
+use crate::conn::stored_keys::StoredKeys;
 use crate::conn::unauthenticated;
 use crate::limits::{DEFERRED_MS, RECEIVE_BYTES};
 use crate::long::input::{Following, LongInput, NextValue};
@@ -73,7 +74,7 @@ impl Connection {
 
     /// True if a long value of a command is passed on as it comes: not if keys may follow whose
     /// use must be allowed first.
-    fn passes_on(&self, arguments: &Arguments, input: &[u8], left: usize) -> bool {
+    pub(crate) fn passes_on(&self, arguments: &Arguments, input: &[u8], left: usize) -> bool {
         (left == 0 || self.user.may_all()) && commands::streams(arguments, input, left)
     }
 
@@ -524,7 +525,8 @@ impl Serving {
             }
             Flow::Later => {
                 // One of many keys goes on often, and is not parsed anew each time.
-                if connection.sent_parts.is_some() {
+                let is_looked_at = !matches!(connection.stored_keys, StoredKeys::Unknown);
+                if connection.sent_parts.is_some() || is_looked_at && value.is_none() {
                     connection.whole_bytes = consumed;
                 }
                 self.list(number, connection);

@@ -108,7 +108,12 @@ impl Serving {
     }
 
     /// Parses some of the command at a place of a queue, unless it is parsed already.
-    fn parse_queued(&self, queue: &Queue, at: usize, parsing: &mut Parsing) -> Option<Queued> {
+    fn parse_queued(
+        &self,
+        connection: &Connection,
+        (queue, at): (&Queue, usize),
+        parsing: &mut Parsing,
+    ) -> Option<Queued> {
         if let Some(next) = parsing.next {
             return Some(Queued::Command { next, long: None });
         }
@@ -128,7 +133,7 @@ impl Serving {
                 offset,
                 bytes,
                 left,
-            } if commands::streams(&parsing.arguments, &queue.bytes[at..], left) => {
+            } if connection.passes_on(&parsing.arguments, &queue.bytes[at..], left) => {
                 Queued::Command {
                     next: at + offset,
                     long: Some((bytes, left)),
@@ -227,7 +232,7 @@ impl Serving {
                 break;
             }
             pieces += 1;
-            let (next, long) = match self.parse_queued(queue, *at, parsing) {
+            let (next, long) = match self.parse_queued(connection, (queue, *at), parsing) {
                 Some(Queued::Command { next, long }) => (next, long),
                 Some(Queued::Part) => continue,
                 None => break,

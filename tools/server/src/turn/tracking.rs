@@ -20,7 +20,8 @@ use crate::steps;
 const CHANGED_BYTES_MAX: usize = 1 << 20;
 /// Bytes that a changed key takes beside its own.
 const CHANGED_BESIDE: usize = 48;
-/// Keys that a core looks at in a turn, and those that it makes invalid because there are too many.
+/// Keys that a core looks at in a turn, and the fewest that it makes invalid because there are too
+/// many.
 const KEYS_A_TURN: usize = 1024;
 const SURPLUS_A_TURN: usize = 256;
 /// The tables of all cores take this part of the memory for clients, at most.
@@ -126,7 +127,10 @@ impl Serving {
             }
         }
         let bytes_max = shared.client_memory.limit() / TABLE_SHARE / shared.cores.len().max(1);
-        for _ in 0..SURPLUS_A_TURN {
+        let mut surplus = 0;
+        while surplus < SURPLUS_A_TURN || !steps::is_slice_over() {
+            surplus += 1;
+            steps::count(1);
             let Some(key) = self.tracking.surplus(&shared.tracking, bytes_max) else {
                 break;
             };

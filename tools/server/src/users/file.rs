@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::catalogue::Catalogue;
 use super::selector::{RuleError, has_blanks};
@@ -135,6 +136,8 @@ pub(crate) fn line(user: &User) -> Vec<u8> {
 /// # Errors
 /// Of the system.
 pub(crate) fn save(path: &Path, table: &UserTable) -> std::io::Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".tmp-{}", std::process::id()));
     let beside = PathBuf::from(beside);
@@ -156,5 +159,10 @@ fn write(path: &Path, beside: &Path, table: &UserTable) -> std::io::Result<()> {
         file.write_all(b"\n")?;
     }
     file.sync_all()?;
-    fs::rename(beside, path)
+    fs::rename(beside, path)?;
+    // The name lasts only once its folder does.
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
