@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use self::support::{Lines, Process, Serve, closed_pipe, commands};
 
-/// Name, arguments and exit code. FILE and FOLDER are paths in an empty folder, REPORT and TRACE
+/// Name, arguments and exit code. FILE and FOLDER are paths in an empty folder, REPORT, TRACE
 /// and DUMP are files, SERVER is the address of a server with the key `k`.
 type Row = (&'static str, &'static str, i32);
 

@@ -344,7 +344,9 @@ impl Serving {
                     parsed += bytes;
                 }
                 Parsed::Stop => {
-                    if connection.needed > 0 || connection.whole_bytes > 0 {
+                    // The places of very many arguments count as its client's.
+                    let is_looked_at = !matches!(connection.stored_keys, StoredKeys::Unknown);
+                    if connection.needed > 0 || connection.whole_bytes > 0 || is_looked_at {
                         connection.partial = Some(Box::new(arguments));
                     } else {
                         self.arguments = arguments;
