@@ -23,8 +23,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
                 return Flow::Later;
             }
             let connection = &call.connection;
-            let has_begun = connection.sent_parts.is_some()
-                || !matches!(connection.stored_keys, StoredKeys::Unknown);
+            let has_begun = connection.sent_parts.is_some() || connection.stored_keys.has_begun();
             // It was counted and shown when it was queued, unless a script calls it.
             let is_replayed = call.connection.is_executing();
             let is_counted = is_replayed && call.connection.script.is_none();

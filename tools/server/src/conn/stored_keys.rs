@@ -18,6 +18,13 @@ pub(crate) enum StoredKeys {
     Replaced(Box<ReplacedKeys>),
 }
 
+impl StoredKeys {
+    /// True if some keys were looked at.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self, Self::Unknown)
+    }
+}
+
 /// Arguments of a command with their keys as they are stored.
 #[derive(Debug)]
 pub(crate) struct ReplacedKeys {

@@ -14,7 +14,6 @@ use rustix::net::{RecvFlags, recv};
 use crate::commands::{self, Call, Flow};
 use crate::conn::connection::Connection;
 use crate::conn::discarding::Discarding;
-use crate::conn::stored_keys::StoredKeys;
 use crate::conn::unauthenticated;
 use crate::limits::{DEFERRED_MS, RECEIVE_BYTES};
 use crate::long::input::{Following, LongInput, NextValue};
@@ -345,7 +344,7 @@ impl Serving {
                 }
                 Parsed::Stop => {
                     // The places of very many arguments count as its client's.
-                    let is_looked_at = !matches!(connection.stored_keys, StoredKeys::Unknown);
+                    let is_looked_at = connection.stored_keys.has_begun();
                     if connection.needed > 0 || connection.whole_bytes > 0 || is_looked_at {
                         connection.partial = Some(Box::new(arguments));
                     } else {
@@ -512,22 +511,19 @@ impl Serving {
         };
         let flow = match value {
             None => commands::run(&mut call),
-            Some((bytes, left)) => {
-                let flow = commands::run_long(&mut call, bytes, left);
-                if flow == Flow::Done {
-                    call.connection.begin_value(bytes, left);
-                }
-                flow
-            }
+            Some((bytes, left)) => commands::run_long(&mut call, bytes, left),
         };
         match flow {
             Flow::Done => {
+                if let Some((bytes, left)) = value {
+                    connection.begin_value(bytes, left);
+                }
                 connection.waits_since_ms = 0;
                 Parsed::Bytes(consumed)
             }
             Flow::Later => {
                 // One of many keys goes on often, and is not parsed anew each time.
-                let is_looked_at = !matches!(connection.stored_keys, StoredKeys::Unknown);
+                let is_looked_at = connection.stored_keys.has_begun();
                 if connection.sent_parts.is_some() || is_looked_at && value.is_none() {
                     connection.whole_bytes = consumed;
                 }
