@@ -92,6 +92,8 @@ const COUNTED_FOR: u32 = 30;
 pub(crate) struct Databases {
     /// Four bits for each number, those of 0 first.
     order: AtomicU64,
+    /// How often numbers were swapped.
+    swaps: AtomicU64,
     /// A bit for each database that may have keys, but the first.
     used: AtomicU64,
     /// The keys of each, and until when they are not counted again.
@@ -102,6 +104,7 @@ impl Default for Databases {
     fn default() -> Self {
         Self {
             order: AtomicU64::new(IN_ORDER),
+            swaps: AtomicU64::new(0),
             used: AtomicU64::new(0),
             counts: Mutex::default(),
         }
@@ -126,6 +129,12 @@ impl Databases {
         self.order.load(Ordering::Relaxed)
     }
 
+    /// How often numbers were swapped: it tells a swap that another one has undone.
+    pub(crate) fn swaps(&self) -> u64 {
+        // ORDERING: acquire, after the swap that it counts.
+        self.swaps.load(Ordering::Acquire)
+    }
+
     /// Has two numbers mean each other's databases.
     pub(crate) fn swap(&self, one: u8, other: u8) {
         for number in [one, other] {
@@ -139,6 +148,7 @@ impl Databases {
         };
         if one != other {
             let _ = (self.order).fetch_update(Ordering::Relaxed, Ordering::Relaxed, swapped);
+            self.swaps.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -242,7 +252,7 @@ mod tests {
         }
         databases.swap(0, 9);
         databases.swap(9, 3);
-        assert_eq!(databases.order(), IN_ORDER);
+        assert_eq!((databases.order(), databases.swaps()), (IN_ORDER, 4));
         databases.swap(1, 2);
         let counts = std::array::from_fn(|place| 10 * place as u64);
         assert_eq!(databases.by_number(&counts)[..4], [0, 20, 10, 30]);

@@ -212,6 +212,72 @@ fn transactions_scripts_and_watches_follow_their_database() {
 }
 
 #[test]
+fn keys_move_between_databases_in_transactions_and_scripts_over_all_cores() {
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
+    for number in 0..40 {
+        let key = format!("key{number}");
+        client.call(&format!("set {key} v"));
+        for (command, reply) in [
+            ("multi".to_owned(), "OK"),
+            (format!("copy {key} {key} db 4"), "QUEUED"),
+            (format!("move {key} 3"), "QUEUED"),
+            ("exec".to_owned(), "[1, 1]"),
+        ] {
+            assert_eq!(client.call(&command), reply, "{command}");
+        }
+        if cfg!(feature = "scripts") {
+            client.call("select 3");
+            let script = "return redis.call('move', KEYS[1], 5)";
+            let sent: [&[u8]; 4] = [b"eval", script.as_bytes(), b"1", key.as_bytes()];
+            client.send(&sent);
+            assert_eq!(client.reply(), "1", "{key}");
+            // A script in a transaction may use keys that it does not name.
+            let script = "return redis.call('exists', ARGV[1])";
+            client.call("multi");
+            let sent: [&[u8]; 4] = [b"eval", script.as_bytes(), b"0", key.as_bytes()];
+            client.send(&sent);
+            assert_eq!(client.reply(), "QUEUED");
+            assert_eq!(client.call("exec"), "[0]", "{key}");
+            client.call("select 0");
+        }
+    }
+}
+
+#[test]
+fn no_transaction_sees_a_part_of_a_swap() {
+    let server = Served::roomy(2);
+    let mut client = server.word_client();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut seen = std::collections::BTreeSet::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = server.word_client();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                assert_eq!(other.call("swapdb 1 2"), "OK");
+            }
+        });
+        client.call("select 1");
+        for _ in 0..100 {
+            client.call("multi");
+            for command in [
+                "del a b",
+                "lpush a x",
+                "sort a by nosort",
+                "lpush b y",
+                "exists a b",
+            ] {
+                client.call(command);
+            }
+            seen.insert(client.call("exec"));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let whole = |replies: &String| replies.ends_with("1, [\"x\"], 1, 2]");
+    assert!(seen.iter().all(whole), "{seen:?}");
+}
+
+#[test]
 fn events_and_waiting_clients_are_of_one_database() {
     let server = Served::start(2);
     let (mut client, mut watcher) = (server.word_client(), server.word_client());

@@ -93,11 +93,13 @@ pub(super) fn multi(call: &mut Call<'_>) -> Result {
 
 /// The transaction of the connection, which begins if there is none.
 fn transaction_of<'a>(call: &'a mut Call<'_>) -> &'a mut ClientTransaction {
-    let order = call.serving.shared.databases.order();
+    let databases = &call.serving.shared.databases;
+    let (swaps, order) = (databases.swaps(), databases.order());
     let transaction = &mut call.connection.transaction;
     transaction.get_or_insert_with(|| {
         Box::new(ClientTransaction {
             order,
+            swaps,
             ..ClientTransaction::default()
         })
     })
@@ -431,6 +433,7 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
         watched,
         phase: Phase::Queueing(mut queue),
         order,
+        swaps,
         is_stale,
         ..
     }) = call.connection.transaction.take().map(|boxed| *boxed)
@@ -439,25 +442,35 @@ pub(super) fn exec(call: &mut Call<'_>) -> Result {
     };
     let mut watched = watched.take();
     let databases = &call.serving.shared.databases;
-    let is_swapped = order != databases.order();
+    let is_swapped = order != databases.order() || swaps != databases.swaps();
     if is_stale || is_swapped && follow_swaps(&mut watched, order, databases) {
         return Ok(call.reply(|writer: &mut Writer<'_>| writer.null_array()));
     }
-    if is_swapped {
+    let order = if is_swapped {
         // The keys of its commands were of other shards.
         queue.reach.add_all();
-    }
+        databases.order()
+    } else {
+        order
+    };
     let plan = plan(call, &queue);
     if watched.is_empty() && (queue.commands == 0 || plan.is_none() && queue.reach.is_empty()) {
         call.connection.replay(queue);
         let _ = (call.serving).execute(call.core, call.number, call.connection);
         return Ok(Flow::Done);
     }
-    Ok(carry_out(call, queue, plan, watched))
+    Ok(carry_out(call, queue, plan, (watched, order)))
 }
 
 /// Carries queued commands out as they are planned, or has them be replayed under sections.
-fn carry_out(call: &mut Call<'_>, queue: Queue, plan: Option<Plan>, watched: Watched) -> Flow {
+///
+/// `order` is what the numbers of databases meant when its keys were found.
+fn carry_out(
+    call: &mut Call<'_>,
+    queue: Queue,
+    plan: Option<Plan>,
+    (watched, order): (Watched, u64),
+) -> Flow {
     let slot = ReplaySlot::default();
     let known = (&call.serving.shared.databases, call.connection.database);
     let (reach, near) = (queue.reach, near_keys(&queue, known, plan.is_none()));
@@ -469,8 +482,6 @@ fn carry_out(call: &mut Call<'_>, queue: Queue, plan: Option<Plan>, watched: Wat
     call.writes = plan.is_some();
     let is_one_step = watched.len() <= TRANSACTION_KEYS_MAX;
     let shared = Arc::clone(&call.serving.shared);
-    // What its keys were found by.
-    let order = shared.databases.order();
     call.task(move |mut core, output, protocol| async move {
         let mut outcome = Outcome::Replay(None);
         if let Some(plan) = plan.filter(|_| is_one_step) {

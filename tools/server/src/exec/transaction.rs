@@ -44,6 +44,8 @@ pub(crate) struct ClientTransaction {
     pub(crate) phase: Phase,
     /// What the numbers of databases meant when it began, or keys were watched last.
     pub(crate) order: u64,
+    /// How often they were swapped then.
+    pub(crate) swaps: u64,
     /// A watched key was in a database that was swapped: `EXEC` does nothing.
     pub(crate) is_stale: bool,
     /// What the watched keys take.
