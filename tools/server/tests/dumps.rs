@@ -552,3 +552,28 @@ fn what_a_payload_becomes_is_granted_first() {
     assert!(refused.contains("bytes of client memory"), "{refused}");
     assert_eq!(client.say("get key"), "\"before\"");
 }
+
+#[test]
+fn a_long_payload_is_restored_without_options_behind_it() {
+    let server = Served::roomy(1);
+    let mut client = server.client();
+    let long = "v".repeat(2 << 20);
+    client.ask(&["set", "long", &long]);
+    let Reply::Bulk(payload) = client.ask(&["dump", "long"]) else {
+        panic!("a payload");
+    };
+    // It is as long as the value only if that cannot be packed.
+    let random: Vec<u8> = (0_u32..2 << 20)
+        .map(|number| (number.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
+        .collect();
+    client.ask(&[&b"set"[..], b"random", &random]);
+    let Reply::Bulk(unpacked) = client.ask(&["dump", "random"]) else {
+        panic!("a payload");
+    };
+    assert!(unpacked.len() > random.len() / 2);
+    for (key, payload) in [(&b"a"[..], payload), (b"b", unpacked)] {
+        let restored = client.ask(&[&b"restore"[..], key, b"0", &payload]);
+        assert_eq!(restored.to_string(), "+OK");
+    }
+    assert_eq!(client.ask(&["strlen", "b"]).to_string(), ":2097152");
+}

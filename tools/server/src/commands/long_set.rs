@@ -29,8 +29,8 @@ pub(super) fn streams(name: &str, place: usize, left: usize) -> bool {
     match name {
         "set" => place == 2,
         "mset" => place >= 2 && place.is_multiple_of(2),
-        // What it compares.
-        "delifeq" => false,
+        // What it compares, looks into, or counts.
+        "delifeq" | "restore" | "pfadd" => false,
         _ => left == 0,
     }
 }
