@@ -347,6 +347,9 @@ async fn order(
                 let found = whole_of((&mut *core, output), pattern, found).await?;
                 if is_alphabetic {
                     bytes += BESIDE_VALUE + 2 * found.as_ref().map_or(0, Vec::len);
+                    if before + bytes > held.bytes() {
+                        held.grow_to(before + bytes + bytes / 4)?;
+                    }
                     found_any.push(found.is_some());
                     texts.push(&found.unwrap_or_default());
                 } else {

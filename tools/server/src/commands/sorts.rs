@@ -48,7 +48,7 @@ async fn write(
     let count = sorted.places.len() * parts;
     output.write(|bytes| Writer::new(bytes, protocol).array(count));
     let mut held = None;
-    for places in sorted.places.chunks(LOOKED_UP_AT_ONCE) {
+    for places in sorted.places.chunks(elements_at_once(sorting)) {
         output.room(core).await;
         steps::count(places.len());
         steps::end_slice(core).await;
@@ -63,17 +63,24 @@ async fn write(
             });
             continue;
         }
-        let mut found = Vec::with_capacity(parts);
-        for pattern in &sorting.gets {
-            found
-                .push(look_up((&mut *core, output), (sorting.database, pattern), &elements).await?);
-        }
-        for place in 0..elements.len() {
-            for (pattern, found) in sorting.gets.iter().zip(&mut found) {
-                let found = std::mem::replace(&mut found[place], Found::Nothing);
-                let step = (&mut *core, output);
-                write_found(step, pattern, found, &mut held, protocol).await;
+        // Of one element, what any number of patterns name is written as it is found.
+        let patterns_at_once = if elements.len() > 1 { parts } else { 1 };
+        for patterns in sorting.gets.chunks(patterns_at_once) {
+            output.room(core).await;
+            let mut found = Vec::with_capacity(patterns.len());
+            for pattern in patterns {
+                let pattern = (sorting.database, pattern);
+                found.push(look_up((&mut *core, output), pattern, &elements).await?);
             }
+            for place in 0..elements.len() {
+                for (pattern, found) in patterns.iter().zip(&mut found) {
+                    let found = std::mem::replace(&mut found[place], Found::Nothing);
+                    let step = (&mut *core, output);
+                    write_found(step, pattern, found, &mut held, protocol).await;
+                }
+            }
+            steps::count(patterns.len());
+            steps::end_slice(core).await;
         }
     }
     Ok(())
@@ -121,12 +128,18 @@ async fn write_found(
     }
 }
 
+/// Elements for which what all patterns name is gathered at once: the fewer, the more patterns.
+fn elements_at_once(sorting: &Sorting) -> usize {
+    (LOOKED_UP_AT_ONCE / sorting.gets.len().max(1)).max(1)
+}
+
 /// What patterns name for the elements, nothing as no bytes.
 async fn values((core, output): Step<'_>, sorting: &Sorting, sorted: &mut Sorted) -> Done<Texts> {
     let before = sorted.held.bytes();
     let (mut values, mut bytes) = (Texts::default(), 0);
     let places = std::mem::take(&mut sorted.places);
-    for some in places.chunks(LOOKED_UP_AT_ONCE) {
+    for some in places.chunks(elements_at_once(sorting)) {
+        steps::end_slice(core).await;
         let elements: Vec<_> = some.iter().map(|place| sorted.element(*place)).collect();
         let mut found = Vec::with_capacity(sorting.gets.len());
         for pattern in &sorting.gets {
@@ -138,12 +151,14 @@ async fn values((core, output): Step<'_>, sorting: &Sorting, sorted: &mut Sorted
                 let found = std::mem::replace(&mut found[place], Found::Nothing);
                 let step = (&mut *core, output);
                 let value = whole_of(step, pattern, found).await?.unwrap_or_default();
+                steps::count_copied(value.len());
+                steps::count(1);
                 bytes += 2 * value.len() + BESIDE_VALUE;
+                if before + bytes > sorted.held.bytes() {
+                    sorted.held.grow_to(before + bytes + bytes / 4)?;
+                }
                 values.push(&value);
             }
-        }
-        if before + bytes > sorted.held.bytes() {
-            sorted.held.grow_to(before + bytes + bytes / 4)?;
         }
     }
     sorted.places = places;
