@@ -27,6 +27,7 @@ mod index;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
+mod journal;
 mod lifecycle;
 mod limits;
 mod log;

@@ -221,11 +221,18 @@ pub(crate) enum OperationKind {
     // Sections: see `message::section`. The reactor serves them, not the shard.
     SectionEnter = 23,
     SectionLeave = 24,
+    // What files bring back, and what they need: see `journal::restore`.
+    /// Give a key what a file says of it, if that is newer.
+    Restore = 25,
+    /// Change nodes of a tree as a file says.
+    TreePatch = 26,
+    /// Answer nodes of a tree as they lie.
+    TreeDump = 27,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::SectionLeave;
+    pub(crate) const LAST: Self = Self::TreeDump;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Tree;
@@ -264,7 +271,10 @@ impl OperationKind {
             | Self::TreeRead
             | Self::TreeHead
             | Self::SectionEnter
-            | Self::SectionLeave => false,
+            | Self::SectionLeave
+            | Self::Restore
+            | Self::TreePatch
+            | Self::TreeDump => false,
         }
     }
 
@@ -285,6 +295,8 @@ impl OperationKind {
                 | Self::LongAbort
                 | Self::SectionEnter
                 | Self::SectionLeave
+                | Self::TreePatch
+                | Self::TreeDump
         )
     }
 
@@ -302,7 +314,15 @@ impl OperationKind {
     /// True if a request of this kind names a key.
     pub(crate) fn names_a_key(self) -> bool {
         (self as u8) < Self::List as u8
-            || matches!(self, Self::LongBegin | Self::LongCommit | Self::LongOpen)
+            || matches!(
+                self,
+                Self::LongBegin
+                    | Self::LongCommit
+                    | Self::LongOpen
+                    | Self::Restore
+                    | Self::TreePatch
+                    | Self::TreeDump
+            )
     }
 
     /// Bytes of the value in its answer, at most, if the key's value has this many bytes: a parked
@@ -332,7 +352,10 @@ impl OperationKind {
             | Self::TreeRead
             | Self::TreeHead
             | Self::SectionEnter
-            | Self::SectionLeave => 0,
+            | Self::SectionLeave
+            | Self::Restore
+            | Self::TreePatch
+            | Self::TreeDump => 0,
         }
     }
 
@@ -352,7 +375,8 @@ impl OperationKind {
             | Self::LongOpen
             | Self::LongRead
             | Self::TreeRead
-            | Self::TreeHead => true,
+            | Self::TreeHead
+            | Self::Restore => true,
             Self::Put
             | Self::Delete
             | Self::List
@@ -365,7 +389,9 @@ impl OperationKind {
             | Self::Transaction
             | Self::Tree
             | Self::SectionEnter
-            | Self::SectionLeave => false,
+            | Self::SectionLeave
+            | Self::TreePatch
+            | Self::TreeDump => false,
         }
     }
 }

@@ -22,7 +22,9 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::LongBegin
         | OperationKind::LongWrite
         | OperationKind::LongCommit
-        | OperationKind::LongAbort => &counters.changes_failed,
+        | OperationKind::LongAbort
+        | OperationKind::Restore
+        | OperationKind::TreePatch => &counters.changes_failed,
         OperationKind::Put => &counters.puts_failed,
         OperationKind::Delete => &counters.deletes_failed,
         OperationKind::CompareAndSwap => &counters.swaps_failed,
@@ -33,7 +35,8 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::Clear
         | OperationKind::ForgetLost
         | OperationKind::SectionEnter
-        | OperationKind::SectionLeave => &counters.lists_failed,
+        | OperationKind::SectionLeave
+        | OperationKind::TreeDump => &counters.lists_failed,
         OperationKind::Transaction => &counters.transactions_failed,
     }
 }

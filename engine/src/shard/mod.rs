@@ -66,6 +66,7 @@ use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, SECTION_LANE};
 use crate::error::Error;
 use crate::index::Index;
+use crate::journal::Journal;
 use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
@@ -182,6 +183,12 @@ pub(crate) struct Shard<E: Endpoint> {
     tree_of: Option<TreePlace>,
     /// A change under way keeps the head of an inline collection.
     keeps_inline: bool,
+    /// A change under way keeps the long value or the tree of the head that it stores.
+    keeps_head: bool,
+    /// What changes is appended here, for a file.
+    journal: Option<Box<Journal>>,
+    /// Files are loaded: nothing expires.
+    is_loading: bool,
     /// There are long values or trees, so more may end with a record.
     has_heads: bool,
     /// Collections have been stored in their heads since the shard was last emptied.
@@ -293,6 +300,9 @@ impl<E: Endpoint> Shard<E> {
             trees: Trees::new(options.local_bytes, options.tuning.inline_collection_bytes),
             tree_of: None,
             keeps_inline: false,
+            keeps_head: false,
+            journal: None,
+            is_loading: false,
             has_heads: false,
             has_inline: false,
             tree_buffers: None,

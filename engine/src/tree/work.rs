@@ -167,6 +167,21 @@ pub(crate) enum TreeTouch {
 }
 
 impl TreeTouch {
+    /// Makes the change at an entry of a leaf; false if that has no room.
+    pub(crate) fn apply(
+        self,
+        entry: usize,
+        leaf: &mut TreeNodeEdit<'_>,
+        (key, value): (&[u8], &[u8]),
+    ) -> bool {
+        let value = StoredValue::Inline(value);
+        match self {
+            Self::Insert => leaf.insert(entry, key, value),
+            Self::Replace => leaf.set_value(entry, value),
+            Self::Remove => leaf.remove(entry),
+        }
+    }
+
     /// The count of elements below a child on the way to the element.
     pub(crate) fn counted(self, count: u64) -> Option<u64> {
         match self {
@@ -200,13 +215,8 @@ pub(crate) struct TouchedLeaf {
 
 impl TouchedLeaf {
     /// Makes the change in its leaf; false if that has no room.
-    pub(crate) fn apply(self, leaf: &mut TreeNodeEdit<'_>, (key, value): (&[u8], &[u8])) -> bool {
-        let value = StoredValue::Inline(value);
-        match self.touch {
-            TreeTouch::Insert => leaf.insert(self.entry, key, value),
-            TreeTouch::Replace => leaf.set_value(self.entry, value),
-            TreeTouch::Remove => leaf.remove(self.entry),
-        }
+    pub(crate) fn apply(self, leaf: &mut TreeNodeEdit<'_>, element: (&[u8], &[u8])) -> bool {
+        self.touch.apply(self.entry, leaf, element)
     }
 
     /// The entry at the same place of the leaf behind this touch of it.

@@ -112,20 +112,29 @@ impl<T: Default> Numbered<T> {
     /// Takes the least free number.
     pub(crate) fn take(&mut self) -> u32 {
         let number = self.free_after(None);
+        self.take_this(number);
+        number
+    }
+
+    /// Takes a number, unless it is taken.
+    pub(crate) fn take_this(&mut self, number: u32) {
         let (at, place) = split(number);
-        if at == self.groups.len() {
-            if at == self.groups.capacity() {
+        while at >= self.groups.len() {
+            if self.groups.len() == self.groups.capacity() {
                 self.groups.reserve_exact(1 + at / 4);
+            }
+            if self.groups.len() / 64 == self.full.len() {
+                self.full.push(0);
             }
             self.groups.push(Group {
                 taken: 0,
                 things: None,
             });
-            if at / 64 == self.full.len() {
-                self.full.push(0);
-            }
         }
         let group = &mut self.groups[at];
+        if group.taken >> place & 1 == 1 {
+            return;
+        }
         group.taken |= 1 << place;
         if group.taken == u16::MAX {
             self.full[at / 64] |= 1 << (at % 64);
@@ -135,7 +144,6 @@ impl<T: Default> Numbered<T> {
             self.used += 1;
         }
         self.count += 1;
-        number
     }
 
     /// Gives a number back; its thing is dropped. A number that is free stays so.
@@ -174,6 +182,21 @@ impl<T: Default> Numbered<T> {
         let at = self.groups.len().checked_sub(1)?;
         let number = joined(at, self.groups[at].taken.ilog2());
         self.give(number)
+    }
+
+    /// The least number, from one on, that is taken.
+    pub(crate) fn taken_from(&self, from: u32) -> Option<u32> {
+        let (first, place) = split(from);
+        for at in first..self.groups.len() {
+            let mut taken = self.groups[at].taken;
+            if at == first {
+                taken &= u16::MAX << place;
+            }
+            if taken != 0 {
+                return Some(joined(at, taken.trailing_zeros()));
+            }
+        }
+        None
     }
 
     /// The thing of a number.

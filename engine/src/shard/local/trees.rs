@@ -291,7 +291,7 @@ impl Trees {
     }
 
     /// The id of a tree, which no other one has had for a long time.
-    fn id(&self, place: TreePlace) -> u64 {
+    pub(in crate::shard) fn id(&self, place: TreePlace) -> u64 {
         self.get(place).map_or(0, |tree| tree.id)
     }
 
@@ -417,6 +417,20 @@ impl Trees {
     /// Takes the next fresh number of a tree.
     pub(in crate::shard) fn take_number(&mut self, place: TreePlace) -> NodeNumber {
         self.renumber(place, Numbered::take).unwrap_or(0)
+    }
+
+    /// Takes a number of a tree, unless it is taken.
+    pub(in crate::shard) fn take_this_number(&mut self, node: NodeName) {
+        self.renumber(node.tree, |nodes| nodes.take_this(node.number));
+    }
+
+    /// The least number of a tree, from one on, that has a node.
+    pub(in crate::shard) fn node_from(
+        &self,
+        place: TreePlace,
+        from: NodeNumber,
+    ) -> Option<NodeNumber> {
+        self.get(place)?.nodes.taken_from(from)
     }
 
     /// Where a node lies; `None` if it is lost, or not there.

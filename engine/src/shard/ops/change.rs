@@ -131,6 +131,7 @@ impl<E: Endpoint> Shard<E> {
         self.head_of = None;
         self.tree_of = None;
         self.keeps_inline = false;
+        self.keeps_head = false;
         step
     }
 
@@ -149,6 +150,7 @@ impl<E: Endpoint> Shard<E> {
             }
             if stays {
                 self.head_of = self.long.at_head(head).map(|(_, id)| id);
+                self.keeps_head = true;
             }
         }
         if let Some(tree) = self.tree_of_found(found) {
@@ -157,6 +159,7 @@ impl<E: Endpoint> Shard<E> {
             }
             if stays {
                 self.tree_of = Some(tree);
+                self.keeps_head = true;
             }
         } else if Self::is_inline_head(found) {
             if change.needs_value() {
@@ -229,6 +232,7 @@ impl<E: Endpoint> Shard<E> {
             Effect::None => current.map_or(0, |current| current.version),
             Effect::Delete => {
                 self.take_away(request.hash, &found);
+                self.note_deleted(request.key());
                 #[cfg(feature = "simulation")]
                 farcore_tuning::simulated::note_version(request.token, self.version);
                 0
@@ -293,7 +297,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Stores a decision's value, with its expiry if it has one. A head stands for a value in
     /// pieces.
-    fn store(
+    pub(super) fn store(
         &mut self,
         request: &Request<'_>,
         found: Found<'_>,

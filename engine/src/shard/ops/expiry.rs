@@ -22,6 +22,9 @@ impl<E: Endpoint> Shard<E> {
     /// Notes the time in milliseconds since 1970. An earlier time than before is ignored.
     #[inline]
     pub(crate) fn note_unix_ms(&mut self, unix_ms: u64) {
+        if self.is_loading {
+            return;
+        }
         let runs_back = farcore_tuning::mutated!("time-runs-back");
         self.unix_ms = if runs_back {
             unix_ms

@@ -89,6 +89,7 @@ impl<E: Endpoint> Shard<E> {
             return self.fail(lane, request, error, answers);
         };
         self.has_heads = true;
+        self.note_long_begun(request.key(), id, bytes);
         let answer = Answer::Value {
             version: id,
             value: &piece_bytes,
@@ -140,6 +141,7 @@ impl<E: Endpoint> Shard<E> {
         self.local
             .commit(TailKind::Log, request.hash, address, class, units);
         self.long.add(id, address, units, self.now_ns);
+        self.note_long_piece(id, value);
         self.metrics.counters.long_pieces_written.add(1);
         let version = self.version;
         answers.answer(lane, request.token, Answer::Stored { version });

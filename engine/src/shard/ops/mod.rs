@@ -10,15 +10,19 @@
 pub(in crate::shard) mod change;
 pub(in crate::shard) mod expiry;
 pub(in crate::shard) mod inspect;
+mod journaling;
 pub(in crate::shard) mod list;
 pub(in crate::shard) mod long;
+pub(in crate::shard) mod restore;
 pub(in crate::shard) mod scratch;
 pub(in crate::shard) mod transaction;
 pub(in crate::shard) mod tree;
 mod tree_ahead;
+pub(in crate::shard) mod tree_dump;
 pub(in crate::shard) mod tree_buffers;
 pub(in crate::shard) mod tree_findings;
 mod tree_head;
+pub(in crate::shard) mod tree_patch;
 pub(in crate::shard) mod whole;
 
 use farcore_rdma::Endpoint;
@@ -203,6 +207,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let version = self.version + 1;
         record.overwrite(version, self.record_flags, value);
+        self.note_stored(key, value, version);
         self.batch_counters.puts_in_place += 1;
         let class = SizeClass::for_units(units);
         if class != slot.class() || class.units().is_none() {
@@ -239,6 +244,7 @@ impl<E: Endpoint> Shard<E> {
             .commit(TailKind::Log, hash, address, class, units);
         self.index.replace(position, class, address);
         self.retire_slot(slot, self.framed_of(slot.address()), old.units());
+        self.note_stored(key, value, version);
         Ok(version)
     }
 
@@ -284,6 +290,7 @@ impl<E: Endpoint> Shard<E> {
         let excepts = self.excepts(position);
         self.index.replace(position, class, address);
         self.lost.note_taken_over(excepts);
+        self.note_stored(key, value, version);
         Ok(version)
     }
 
@@ -305,6 +312,7 @@ impl<E: Endpoint> Shard<E> {
         room.write(version, self.record_flags, key, value);
         self.local
             .commit(TailKind::Log, hash, address, class, units);
+        self.note_stored(key, value, version);
         Ok(version)
     }
 
@@ -403,6 +411,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         self.remove_expired_found(request, found);
+        self.note_deleted(request.key());
         self.delete_absent(lane, request, answers)
     }
 
@@ -412,6 +421,7 @@ impl<E: Endpoint> Shard<E> {
         request: &Request<'_>,
         answers: &mut impl AnswerSink,
     ) -> Step {
+        self.note_absent(request.key());
         self.batch_counters.deletes += 1;
         self.batch_counters.deletes_absent += 1;
         answers.answer(lane, request.token, Answer::Absent);
@@ -431,7 +441,7 @@ impl<E: Endpoint> Shard<E> {
         if !answers.has_room(lane, 0) {
             return Step::NoRoom { value_bytes: 0 };
         }
-        self.end_lost(request.hash, damaged);
+        self.end_lost((request.hash, request.key()), damaged);
         self.batch_counters.deletes += 1;
         #[cfg(feature = "simulation")]
         farcore_tuning::simulated::note_version(request.token, self.version);
@@ -440,8 +450,9 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Removes a key whose record is lost or damaged, as a delete of a key that has one does.
-    fn end_lost(&mut self, hash: IndexHash, damaged: &[Address]) {
+    fn end_lost(&mut self, (hash, key): (IndexHash, &[u8]), damaged: &[Address]) {
         self.version += 1;
+        self.note_deleted(key);
         self.give_up_damaged(hash, damaged);
         self.except_from_lost(hash);
         self.absences.note(hash, self.version);
@@ -456,6 +467,7 @@ impl<E: Endpoint> Shard<E> {
         answers: &mut impl AnswerSink,
     ) -> Step {
         self.remove_record(request.hash, place);
+        self.note_deleted(request.key());
         self.batch_counters.deletes += 1;
         #[cfg(feature = "simulation")]
         farcore_tuning::simulated::note_version(request.token, self.version);

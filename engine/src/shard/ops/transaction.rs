@@ -388,7 +388,9 @@ impl<E: Endpoint> Shard<E> {
         let token = self.facts.request(lane, request, (place, keys));
         let parts = RequestParts {
             kind: match request.kind() {
-                OperationKind::Tree => OperationKind::TreeHead,
+                OperationKind::Tree | OperationKind::TreePatch | OperationKind::TreeDump => {
+                    OperationKind::TreeHead
+                }
                 _ => OperationKind::Inspect,
             },
             key,
@@ -523,6 +525,7 @@ impl<E: Endpoint> Shard<E> {
             Err(NoRoom::Never(error)) => return self.fail(lane, request, error, answers),
         }
         let before = self.version;
+        self.begin_journal_step();
         // The new keys first (I2).
         let mut version = before;
         for (step, planned) in view.steps().zip(&scratch.plan) {
@@ -554,6 +557,7 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.version = last;
+        self.end_journal_step();
         self.metrics.counters.transactions.add(1);
         let version = if last > before { last } else { 0 };
         answers.answer(lane, request.token, Answer::Stored { version });
@@ -631,6 +635,9 @@ impl<E: Endpoint> Shard<E> {
         self.local
             .commit(TailKind::Log, hash, address, class, units);
         self.seen.inserted.note(hash);
+        let before = std::mem::replace(&mut self.record_flags, flags);
+        self.note_stored(step.key, value, version);
+        self.record_flags = before;
     }
 
     /// Writes to a key that has a slot, or removes it.
@@ -651,7 +658,8 @@ impl<E: Endpoint> Shard<E> {
             self.note_expired(step.key, self.found_version(&found));
         }
         if planned.effect == Effect::Delete {
-            return self.take_away(planned.hash, &found);
+            self.take_away(planned.hash, &found);
+            return self.note_deleted(step.key);
         }
         let value = with_expiry(step.write.value(), planned.expiry_ms, stored);
         let stored = self.with_flags(key, planned.expiry_ms, |shard| {

@@ -54,7 +54,7 @@ const WHOLE_SHARE: usize = 8;
 const NODES_A_SLICE: usize = 64;
 
 /// The nodes of a tree, as far as they can be read now.
-struct ShardNodes<'s, E: Endpoint> {
+pub(super) struct ShardNodes<'s, E: Endpoint> {
     shard: &'s Shard<E>,
     lane: ReplyTo,
     request: &'s Request<'s>,
@@ -112,7 +112,23 @@ impl<E: Endpoint> Nodes for ShardNodes<'_, E> {
     }
 }
 
-impl<E: Endpoint> ShardNodes<'_, E> {
+impl<'s, E: Endpoint> ShardNodes<'s, E> {
+    /// The nodes of a tree, as a request of a lane can read them.
+    pub(super) fn of_tree(
+        shard: &'s Shard<E>,
+        lane: ReplyTo,
+        request: &'s Request<'s>,
+        tree: (TreePlace, &'s Tree),
+    ) -> Self {
+        Self {
+            shard,
+            lane,
+            request,
+            tree: Some(tree),
+            inline: None,
+        }
+    }
+
     /// Runs an operation on copies: to be done in place, if the nodes on the way allow it, else
     /// with edits. Returns its answer, the root that it leaves and whether it changes the tree.
     fn run(
@@ -176,7 +192,7 @@ impl<E: Endpoint> ShardNodes<'_, E> {
 }
 
 /// The branches in which a touch changes a count: none for a replacement.
-fn counted_on<'w>(work: &'w TreeScratch, touched: &TouchedLeaf) -> &'w [PathStep] {
+pub(super) fn counted_on<'w>(work: &'w TreeScratch, touched: &TouchedLeaf) -> &'w [PathStep] {
     match touched.touch {
         TreeTouch::Replace => &[],
         TreeTouch::Insert | TreeTouch::Remove => work.way(touched),
@@ -320,7 +336,12 @@ impl<E: Endpoint> Shard<E> {
         };
         let changes = has_changed && op.is_change();
         let made = match changes || op.replaces() && found.is_some() {
-            true => self.make_change(lane, request, (&op, &change), buffers),
+            true => {
+                self.begin_journal_step();
+                let made = self.make_change(lane, request, (&op, &change), buffers);
+                self.end_journal_step();
+                made
+            }
             false => Ok(version),
         };
         let version = match made {
@@ -362,10 +383,19 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Version, NoRoom> {
         let known = change.found.filter(|_| change.goes_on);
         if let Some(found) = known.filter(|_| !buffers.work.touches().is_empty()) {
-            return Ok(match found.kind {
+            let version = match found.kind {
                 HeadKind::Rooted(tree) => self.touch_tree(tree, op, change.root, buffers),
                 _ => self.touch_inline(found, (&buffers.work, op)),
-            });
+            };
+            if self.journal.is_some() {
+                match found.kind {
+                    HeadKind::Rooted(tree) => {
+                        self.note_touched((request.key(), tree), op, buffers);
+                    }
+                    _ => self.note_inline(request.key(), found),
+                }
+            }
+            return Ok(version);
         }
         self.write_tree(lane, request, change, buffers)
     }
@@ -441,7 +471,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// What follows from a halt: a far node is requested, another one fails the request.
-    fn halt(
+    pub(super) fn halt(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
@@ -483,7 +513,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Has a far node read, unless that is under way.
-    fn await_node(
+    pub(super) fn await_node(
         &mut self,
         lane: ReplyTo,
         request: &Request<'_>,
@@ -631,7 +661,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Counts the record of a node that was written at a tail.
-    fn commit_node(&mut self, node: NodeName, tail: TailKind, address: Address, units: u32) {
+    pub(super) fn commit_node(&mut self, node: NodeName, tail: TailKind, address: Address, units: u32) {
         let class = SizeClass::for_units(units);
         self.local
             .commit(tail, node.as_hash(), address, class, units);
@@ -774,6 +804,7 @@ impl<E: Endpoint> Shard<E> {
         if let Some(written) = self.trees.get_mut(tree) {
             (written.root, written.version) = (change.root, version);
         }
+        self.note_written(request.key(), tree, buffers);
         Ok(version)
     }
 
@@ -815,7 +846,7 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// The key of a request, as its tree keeps it: where trees are evicted.
-    fn kept_key<'r>(&self, request: &'r Request<'_>) -> &'r [u8] {
+    pub(super) fn kept_key<'r>(&self, request: &'r Request<'_>) -> &'r [u8] {
         match self.evictor.is_on() {
             true => request.key(),
             false => &[],

@@ -279,6 +279,7 @@ impl<E: Endpoint> Shard<E> {
             self.version += 1;
             // SAFETY: its page is mutable, and the leaf that is copied lies in the edits.
             fill(unsafe { record.value_mut(self.version) });
+            found.iter().for_each(|&found| self.note_inline(request.key(), found));
             return Ok(self.version);
         }
         let expiry_bytes = change.expiry_ms().map_or(0, |_| EXPIRY_BYTES);
@@ -296,6 +297,7 @@ impl<E: Endpoint> Shard<E> {
             self.version += 1;
             // SAFETY: its page is mutable, nothing was stored, and the leaf lies in the edits.
             fill(unsafe { record.value_mut(self.version) });
+            found.iter().for_each(|&found| self.note_inline(request.key(), found));
             return Ok(self.version);
         }
         if written.is_err() && found.is_some() && change.is_removal {
@@ -395,6 +397,8 @@ impl<E: Endpoint> Shard<E> {
                 shard.index.replace(position, class, address);
                 let framed = shard.framed_of(slot.address());
                 shard.retire_slot(slot, framed, before.units());
+                shard.record_flags |= record::TREE;
+                shard.note_stored(key, value, shard.version);
                 Ok(address)
             })
         })
@@ -403,8 +407,13 @@ impl<E: Endpoint> Shard<E> {
     /// Removes the record of a key.
     pub(super) fn remove_head(&mut self, lane: ReplyTo, request: &Request<'_>) {
         self.with_record(lane, request, |shard, found, damaged| match found {
-            Found::Lost { .. } => shard.end_lost(request.hash, damaged),
-            found => shard.take_away(request.hash, &found),
+            Found::Lost { .. } => {
+                shard.end_lost((request.hash, request.key()), damaged);
+            }
+            found => {
+                shard.take_away(request.hash, &found);
+                shard.note_deleted(request.key());
+            }
         });
     }
 

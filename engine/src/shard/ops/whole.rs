@@ -82,6 +82,7 @@ impl<E: Endpoint> Shard<E> {
         self.absences.note_all(self.version);
         // As a delete does.
         self.version += 1;
+        self.note_cleared();
         self.index.clear();
         self.lost.clear();
         self.long.clear();

@@ -177,7 +177,10 @@ impl Evictor {
                 | OperationKind::TreeRead
                 | OperationKind::TreeHead
                 | OperationKind::SectionEnter
-                | OperationKind::SectionLeave => {}
+                | OperationKind::SectionLeave
+                | OperationKind::Restore
+                | OperationKind::TreePatch
+                | OperationKind::TreeDump => {}
             }
         }
     }

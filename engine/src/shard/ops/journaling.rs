@@ -1,0 +1,220 @@
+//! What a shard appends to its journal, where it has one.
+//!
+//! Each change calls one of these functions after it was made, with the version that it has drawn.
+//! Not appended is what no client has decided: that a record has expired, was evicted or was lost.
+//! Who reads the journal finds expired records by their time. An evicted or a lost key that it
+//! brings back was not deleted; to be sure of that, a delete of an absent key is appended where
+//! records are evicted.
+
+use farcore_rdma::Endpoint;
+
+use crate::constants::EXPIRY_BYTES;
+use crate::journal::{EntryKind, Journal, PatchBranch, PutPatch, put_root};
+use crate::log::record;
+use crate::message::operation::Version;
+use crate::shard::Shard;
+use crate::shard::local::trees::{NodeName, TreePlace};
+use crate::shard::ops::tree::counted_on;
+use crate::shard::ops::tree_buffers::TreeBuffers;
+use crate::shard::ops::tree_findings::FoundHead;
+use crate::tree::{Edited, TreeHead, TreeOp};
+
+/// The flags of a record that a journal keeps.
+const KEPT_FLAGS: u16 = record::EXPIRY | record::TREE;
+
+/// Writes an expiry, if there is one.
+fn put_expiry(into: &mut Vec<u8>, expiry: &[u8]) {
+    into.extend_from_slice(expiry);
+}
+
+impl<E: Endpoint> Shard<E> {
+    /// Starts a journal of what changes from now on, or goes on with it.
+    pub(crate) fn start_journal(&mut self) {
+        self.journal.get_or_insert_default();
+    }
+
+    /// The journal, if there is one.
+    pub(crate) fn journal(&mut self) -> Option<&mut Journal> {
+        self.journal.as_deref_mut()
+    }
+
+    /// Ends the journal.
+    pub(crate) fn end_journal(&mut self) {
+        self.journal = None;
+    }
+
+    /// Begins a step of several entries.
+    #[inline]
+    pub(super) fn begin_journal_step(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.begin_step();
+        }
+    }
+
+    /// Ends it.
+    #[inline]
+    pub(super) fn end_journal_step(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.end_step();
+        }
+    }
+
+    /// A record was stored: `stored` is its value, with its expiry.
+    #[inline(always)]
+    pub(super) fn note_stored(&mut self, key: &[u8], stored: &[u8], version: Version) {
+        if self.journal.is_some() {
+            self.journal_stored(key, stored, version);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn journal_stored(&mut self, key: &[u8], stored: &[u8], version: Version) {
+        let flags = self.record_flags;
+        let (head_of, stays) = (self.head_of, self.keeps_head);
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let expiry_bytes = if flags & record::EXPIRY == 0 { 0 } else { EXPIRY_BYTES };
+        let (value, expiry) = stored.split_at(stored.len().saturating_sub(expiry_bytes));
+        let is_head = flags & (record::LONG | record::TREE) != 0;
+        if is_head && stays {
+            return journal.append(EntryKind::Expire, key, version, |body| {
+                put_expiry(body, expiry);
+            });
+        }
+        if flags & record::LONG != 0 {
+            let id = head_of.unwrap_or(0);
+            return journal.append(EntryKind::LongPut, key, version, |body| {
+                body.extend(id.to_le_bytes());
+                put_expiry(body, expiry);
+            });
+        }
+        let is_rooted = matches!(TreeHead::parse(value), Some(TreeHead::Rooted(_)));
+        if flags & record::TREE != 0 && is_rooted {
+            return journal.append(EntryKind::TreeBegin, key, version, |body| {
+                body.extend_from_slice(&value[..2]);
+                put_expiry(body, expiry);
+            });
+        }
+        journal.append(EntryKind::Put, key, version, |body| {
+            body.extend((flags & KEPT_FLAGS).to_le_bytes());
+            body.extend_from_slice(stored);
+        });
+    }
+
+    /// A key was deleted, by a client.
+    #[inline(always)]
+    pub(super) fn note_deleted(&mut self, key: &[u8]) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(EntryKind::Delete, key, self.version, |_| {});
+        }
+    }
+
+    /// A delete has found no key. Where records are evicted, one may have been there that a base
+    /// still has.
+    #[inline]
+    pub(super) fn note_absent(&mut self, key: &[u8]) {
+        if self.evictor.is_on() && self.journal.is_some() {
+            self.version += 1;
+            self.note_deleted(key);
+        }
+    }
+
+    /// All keys were removed.
+    pub(super) fn note_cleared(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(EntryKind::Clear, &[], self.version, |_| {});
+        }
+    }
+
+    /// A long value was begun.
+    pub(super) fn note_long_begun(&mut self, key: &[u8], id: u64, length: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(EntryKind::LongBegin, key, self.version, |body| {
+                body.extend(id.to_le_bytes());
+                body.extend(length.to_le_bytes());
+            });
+        }
+    }
+
+    /// A piece of a long value was written.
+    pub(super) fn note_long_piece(&mut self, id: u64, piece: &[u8]) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(EntryKind::LongPiece, &[], self.version, |body| {
+                body.extend(id.to_le_bytes());
+                body.extend_from_slice(piece);
+            });
+        }
+    }
+
+    /// A collection in its head was changed in place.
+    pub(super) fn note_inline(&mut self, key: &[u8], found: FoundHead) {
+        let (Some(journal), Some(record)) = (&mut self.journal, self.local.record_at(found.head))
+        else {
+            return;
+        };
+        let mut flags = record::TREE;
+        let expiry = record.expiry_ms().map(u64::to_le_bytes);
+        if expiry.is_some() {
+            flags |= record::EXPIRY;
+        }
+        journal.append(EntryKind::Put, key, record.header().version(), |body| {
+            body.extend(flags.to_le_bytes());
+            body.extend_from_slice(record.value());
+            body.extend(expiry.iter().flatten());
+        });
+    }
+
+    /// Elements of a tree were changed in place.
+    #[cold]
+    pub(super) fn note_touched(
+        &mut self,
+        (key, tree): (&[u8], TreePlace),
+        op: &TreeOp<'_>,
+        buffers: &TreeBuffers,
+    ) {
+        let (Some(journal), Some(tree)) = (&mut self.journal, self.trees.get(tree)) else {
+            return;
+        };
+        let work = &buffers.work;
+        journal.append(EntryKind::TreeStep, key, tree.version, |body| {
+            put_root(body, Some(tree.root));
+            for touched in work.touches() {
+                let branches = counted_on(work, touched).iter().map(|step| PatchBranch {
+                    node: step.node,
+                    entry: step.entry,
+                });
+                let at = (touched.leaf, touched.entry, touched.touch);
+                PutPatch(body).touch(at, branches, work.element(touched, op));
+            }
+        });
+    }
+
+    /// Nodes of a tree were written.
+    #[cold]
+    pub(super) fn note_written(&mut self, key: &[u8], tree: TreePlace, buffers: &TreeBuffers) {
+        let (Some(journal), Some(known)) = (&mut self.journal, self.trees.get(tree)) else {
+            return;
+        };
+        let (trees, local) = (&self.trees, &self.local);
+        journal.append(EntryKind::TreeStep, key, known.version, |body| {
+            put_root(body, Some(known.root));
+            for edit in buffers.work.edits() {
+                let number = edit.node;
+                let mut put = PutPatch(body);
+                match edit.what {
+                    Edited::Passing => {}
+                    Edited::Removed => put.gone(number),
+                    Edited::Added | Edited::Changed => {
+                        let place = trees.place_of(NodeName { tree, number });
+                        let record = place.and_then(|place| local.record_at(place.address()));
+                        if let Some(record) = record {
+                            put.is(number, record.value());
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
