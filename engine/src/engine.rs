@@ -14,10 +14,12 @@ use farcore_tuning::{Clock, Root, Sampler, entropy_u64, numa_node};
 use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
 use crate::client::handle::Handle;
+use crate::client::jobs::spawn_on_core;
 use crate::client::lanes::{HandleLanes, Shared};
 use crate::client::pool::{Client, LanePool};
 use crate::config::{Config, LostKeys, Sizes, WhenFull};
 use crate::constants::KEY_BYTES_MAX;
+use crate::durable::{Durable, DurableOptions, DurableStats, SnapshotSummary};
 use crate::error::{Error, Result};
 use crate::executor::{self, Termination};
 use crate::far_memory::FarPlan;
@@ -30,6 +32,7 @@ use crate::reactor::{
     is_core_of, serve_current_core,
 };
 use crate::shard::{Shard, ShardOptions, Shortfall};
+use crate::storage::Directory;
 use crate::transport::lane::{ClientWaker, LaneClient, LaneServer, lane, lanes};
 
 /// How often a blocking wait for the whole engine looks again.
@@ -69,6 +72,8 @@ pub struct Engine {
     heartbeats: Option<Arc<Heartbeats>>,
     /// Touches memory while the engine serves.
     toucher: Mutex<Option<Toucher>>,
+    /// Keeps the data directory, if there is one.
+    durable: OnceLock<Durable>,
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
@@ -131,6 +136,15 @@ fn check_limits(config: &Config, sizes: &Sizes) -> Result<()> {
     limits::check_memory(need, &Root::new("/"))
 }
 
+fn durable_options(config: &Config, plan: &OpenPlan) -> DurableOptions {
+    DurableOptions {
+        log: config.log,
+        key: config.encryption.clone(),
+        seed: plan.seed,
+        hash_tags: config.hash_tags,
+    }
+}
+
 fn embedded_count(config: &Config) -> usize {
     if config.nodes.is_empty() {
         config.embedded_nodes
@@ -181,6 +195,7 @@ impl Engine {
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         check_limits(&config, &sizes)?;
+        let directory = config.data_dir.as_deref().map(Directory::open).transpose()?;
         let regions = embedded_regions(&config, &sizes)?;
         let nodes: Vec<_> = regions
             .iter()
@@ -203,6 +218,10 @@ impl Engine {
         };
         if touches_later(&config) {
             engine.start_touching(arenas, regions)?;
+        }
+        if let Some(directory) = directory {
+            let durable = Durable::open(&engine.shared, directory, durable_options(&config, &plan))?;
+            let _ = engine.durable.set(durable);
         }
         let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
         let _ = engine.metrics.local_memory.set(memory);
@@ -287,6 +306,7 @@ impl Engine {
             cores: Vec::new(),
             heartbeats: plan.far.heartbeats(),
             toucher: Mutex::default(),
+            durable: OnceLock::new(),
         };
         (engine, lanes)
     }
@@ -347,6 +367,7 @@ impl Engine {
         let forgets_lost = config.lost_keys == LostKeys::Forget;
         let keys_expected = config.keys_expected / u64::from(shards);
         let hasher = self.shared.hasher;
+        let loads = config.data_dir.is_some();
         let build = async move || {
             metrics.count_events_here();
             let far = far.open(&sizes, shard, shards).await?;
@@ -365,6 +386,7 @@ impl Engine {
                 evicts,
                 forgets_lost,
                 key_hasher: hasher.into(),
+                loads,
             })?;
             let time = Clock::new();
             let reactor = Reactor::new(ReactorOptions {
@@ -504,19 +526,28 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        let Some(core_shared) = self.shared.cores_shared.get(position) else {
-            return Err(Error::Position {
-                position,
-                last: self.shards() - 1,
-            });
-        };
-        let ticket = self.shared.lifecycle.begin_job().ok_or(Error::Closed)?;
-        let value_bytes_max = self.shared.sizes.value_bytes_max;
-        let client = move |reactor, ticket| Core::new(reactor, value_bytes_max, ticket);
-        let (job, task) = Job::new(ticket, client, job);
-        core_shared.jobs.push(job);
-        core_shared.command_port.wakeup.wake_service();
-        Ok(task)
+        spawn_on_core(&self.shared, position, job)
+    }
+
+    /// Writes a snapshot of what is stored into the data directory, while the engine serves, and
+    /// waits for its end; one that is under way is finished first. With a log, a snapshot makes it
+    /// shorter. Not to be called from a job.
+    ///
+    /// Cost: every record is read once, and written in order. Each core rests as long as it works
+    /// for it. Changes are logged meanwhile, whatever [`Config::log`] says.
+    ///
+    /// # Errors
+    /// [`Error::NoDataDirectory`] without [`Config::data_dir`]; [`Error::BaseIncomplete`] and those
+    /// of a read if a record cannot be read; [`Error::Storage`] if the disk fails or is full. The
+    /// snapshot before stays, and what was written of this one is removed.
+    pub fn snapshot(&self) -> Result<SnapshotSummary> {
+        self.durable.get().ok_or(Error::NoDataDirectory)?.snapshot()
+    }
+
+    /// What there is to say of the data directory; `None` without one.
+    #[must_use]
+    pub fn durable_stats(&self) -> Option<DurableStats> {
+        self.durable.get().map(Durable::stats)
     }
 
     /// Figures of all shards. Reading them stops no core.
@@ -638,6 +669,11 @@ impl Engine {
     /// The cores' threads stay, asleep, for the next engine that this process opens on the same
     /// cores.
     pub fn close(&self) {
+        if let Some(durable) = self.durable.get()
+            && !is_core_of(&self.shared.lifecycle)
+        {
+            durable.stop();
+        }
         self.shared.lifecycle.close();
         for core_shared in &self.shared.cores_shared {
             core_shared.command_port.wakeup.ring(0);

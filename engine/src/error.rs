@@ -360,6 +360,26 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The journal cannot be written, because the disk is full or fails: no change is made. It is
+    /// tried again several times a second.
+    #[error(
+        "the log cannot be written, so nothing is changed: make room on its disk, or repair it"
+    )]
+    JournalFailed,
+    /// The engine has no data directory.
+    #[error("the engine has no data directory, so it keeps no snapshot: set `data_dir`")]
+    NoDataDirectory,
+    /// A snapshot was not made, because some records cannot be read.
+    #[error(
+        "no snapshot is made: {unreadable} records of shard {shard} are lost or damaged, and would \
+         be missing; forget them first, or bring their memory node back"
+    )]
+    BaseIncomplete {
+        /// The shard.
+        shard: u16,
+        /// The records.
+        unreadable: u64,
+    },
     /// A job that was run on a core panicked.
     #[error("the job panicked: {reason}")]
     JobPanicked {

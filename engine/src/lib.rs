@@ -19,6 +19,7 @@ mod config;
 pub mod constants;
 #[cfg(feature = "disk")]
 pub mod disk;
+mod durable;
 mod engine;
 mod error;
 mod executor;
@@ -62,7 +63,8 @@ pub use self::client::tree::{
     TreeScoreMade, TreeScoreRank, TreeScored, TreeScoresFound, TreeStored, TreeTrimmed,
     TreeUpdated, TreeView,
 };
-pub use self::config::{Config, LostKeys, WhenFull};
+pub use self::config::{Config, LogPolicy, LostKeys, WhenFull};
+pub use self::durable::{DurableStats, SnapshotSummary};
 pub use self::engine::Engine;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

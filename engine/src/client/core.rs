@@ -376,6 +376,26 @@ impl Core {
         yield_now().await;
     }
 
+    /// Submits a request to a shard, of a client without sections; false if it must poll first. As
+    /// [`Core::submit`], its answer comes with `token` through [`Core::poll`].
+    pub(crate) fn submit_parts(
+        &mut self,
+        routed: Routed<'_>,
+        token: u64,
+        parts: &RequestParts<'_>,
+    ) -> bool {
+        if self.in_flight == self.in_flight_max && !self.begin() {
+            return false;
+        }
+        let client = (self.client, token);
+        let mut reactor = self.reactor.borrow_mut();
+        if !reactor.submit_to(routed.shard, routed.hash, client, parts) {
+            return false;
+        }
+        self.in_flight += 1;
+        true
+    }
+
     /// Runs one operation to its end.
     pub(super) async fn call<'a, T: FromAnswer<'a>>(
         &'a mut self,
@@ -538,7 +558,7 @@ impl Core {
     }
 
     /// What decides which shard a key is of: the hasher, and how many shards there are.
-    pub(super) fn hasher_and_shards(&self) -> (Hasher128, u16) {
+    pub(crate) fn hasher_and_shards(&self) -> (Hasher128, u16) {
         self.reactor.borrow().hasher_and_shards()
     }
 

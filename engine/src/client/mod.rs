@@ -17,6 +17,7 @@ pub(crate) mod handle;
 mod handle_changes;
 mod handle_many;
 mod handle_section;
+pub(crate) mod jobs;
 pub(crate) mod lanes;
 pub(crate) mod long;
 pub(crate) mod pool;

@@ -1,6 +1,7 @@
 //! What an engine is made with. `sizes` derives what follows from it, `checks` what it is held to.
 
 mod checks;
+mod log_policy;
 mod lost_keys;
 mod memory_plan;
 mod sizes;
@@ -11,6 +12,8 @@ mod when_full;
 use farcore_rdma::{FabricAddress, LinkModel, Lock, Token, VerbsOptions};
 use farcore_tuning::Profile;
 
+use std::path::PathBuf;
+
 use crate::cipher::{EncryptionKey, EncryptionMode};
 use crate::constants::{INLINE_COLLECTION_BYTES, READ_AHEAD_CHUNKS_MAX};
 use crate::error::Result;
@@ -18,6 +21,7 @@ use crate::limits::processors;
 use crate::shard::ShardTuning;
 use crate::tree::TreeProgram;
 
+pub use self::log_policy::LogPolicy;
 pub use self::lost_keys::LostKeys;
 use self::memory_plan::MemoryPlan;
 pub(crate) use self::sizes::Sizes;
@@ -127,6 +131,13 @@ pub struct Config {
     /// changed by one [`Transaction`](crate::Transaction). Many keys with one tag load one core.
     /// Default: no.
     pub hash_tags: bool,
+    /// The directory that keeps what is stored: it is loaded when the engine opens, and
+    /// [`Engine::snapshot`](crate::Engine::snapshot) writes to it. It is made if it is not there.
+    /// Default: none, and what is stored ends with the engine.
+    pub data_dir: Option<PathBuf>,
+    /// Which changes survive between snapshots, with a data directory. Default:
+    /// [`LogPolicy::EverySecond`].
+    pub log: LogPolicy,
 }
 
 impl Default for Config {
@@ -166,6 +177,8 @@ impl Default for Config {
             tree_programs: &[],
             seed: None,
             hash_tags: false,
+            data_dir: None,
+            log: LogPolicy::default(),
         }
     }
 }

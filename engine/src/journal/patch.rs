@@ -10,6 +10,7 @@
 //!
 //! No bytes panic.
 
+use super::restore::NO_NODE;
 use crate::tree::{NodeNumber, TreeRoot, TreeTouch};
 
 /// A branch on the way to a leaf that is touched, and its entry for the child there.
@@ -28,6 +29,7 @@ pub(crate) enum NodePatch<'a> {
     Gone { node: NodeNumber },
     /// One element of a leaf.
     Touch {
+        /// [`NO_NODE`] if only branches change.
         leaf: NodeNumber,
         entry: usize,
         touch: TreeTouch,
@@ -90,6 +92,15 @@ impl PutPatch<'_> {
     pub(crate) fn gone(&mut self, node: NodeNumber) {
         self.0.push(GONE);
         self.0.extend(node.to_le_bytes());
+    }
+
+    /// Only the counts of branches above a leaf change.
+    pub(crate) fn counts(
+        &mut self,
+        touch: TreeTouch,
+        branches: impl ExactSizeIterator<Item = PatchBranch>,
+    ) {
+        self.touch((NO_NODE, 0, touch), branches, (&[], &[]));
     }
 
     /// An element of a leaf changes, and the counts of branches above it.

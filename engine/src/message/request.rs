@@ -14,6 +14,7 @@ use std::slice;
 use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, SECTION_LANE, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
+use crate::tree::TreeOp;
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
 
@@ -295,6 +296,25 @@ impl<'a> Request<'a> {
     #[inline]
     pub(crate) fn kind(&self) -> OperationKind {
         self.shape().kind()
+    }
+
+    /// True if it may change what a key holds.
+    pub(crate) fn changes(&self) -> bool {
+        match self.kind() {
+            OperationKind::Put
+            | OperationKind::Delete
+            | OperationKind::CompareAndSwap
+            | OperationKind::Change
+            | OperationKind::Transaction
+            | OperationKind::Clear
+            | OperationKind::LongBegin
+            | OperationKind::LongWrite
+            | OperationKind::LongCommit => true,
+            OperationKind::Tree => {
+                TreeOp::decode(self.value()).is_none_or(|(_, op)| op.is_change())
+            }
+            _ => false,
+        }
     }
 
     #[inline]

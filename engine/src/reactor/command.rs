@@ -4,8 +4,10 @@
 //! A command is a pair of counters: requests made and requests done. Any thread requests; only the
 //! core finishes. The port also holds the shard's wakeup.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::journal_port::JournalPort;
 use crate::shard::Shortfall;
 use crate::transport::wakeup::Wakeup;
 
@@ -51,6 +53,7 @@ pub(crate) struct CommandPort {
     pub(crate) compact: Command,
     pub(crate) flush: Command,
     pub(crate) forget: Command,
+    pub(crate) journal: Arc<JournalPort>,
     /// Lost keys that the shard has forgotten so far.
     keys_forgotten: AtomicU64,
 }

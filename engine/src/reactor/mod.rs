@@ -16,6 +16,8 @@ mod core_shared;
 mod current;
 mod far_events;
 mod job;
+mod journal_port;
+mod journaling;
 mod lent_reactor;
 mod marked_lanes;
 mod neighbour;
@@ -38,6 +40,7 @@ use farcore_tuning::{Clock, HardwareSnapshot, Sampler};
 
 use self::command_progress::CommandProgress;
 use self::far_events::FarEvents;
+use self::journaling::Journaling;
 use self::marked_lanes::MarkedLanes;
 use self::neighbour::Neighbour;
 use self::replies::{OWN_LANE, Replies, TurnSink};
@@ -65,6 +68,7 @@ pub(crate) use self::current::simulated;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
+pub(crate) use self::journal_port::{JournalCommand, JournalFile, JournalPort, JournalSync};
 pub(crate) use self::lent_reactor::{LentReactor, LoanOutcome};
 pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
@@ -128,6 +132,7 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     /// Clients here that are gone and have not left the sections of these shards yet, for lack of
     /// room.
     leaves_owed: Vec<(u16, u16)>,
+    journaling: Journaling,
     /// The engine closes.
     is_closing: bool,
     /// The other shards, by number.
@@ -182,6 +187,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             hasher,
             clock: TurnClock::new(time),
             far_events: FarEvents::default(),
+            journaling: Journaling::new(Arc::clone(&command_port.journal)),
             command_port,
             command_progress: CommandProgress::default(),
             replies: Replies::new(servers, sampler, Arc::clone(&metrics)),
@@ -269,7 +275,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
 
     /// True if there is nothing to do until another thread sends something.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        self.shard.is_quiet() && self.has_nothing_waiting()
+        self.shard.is_quiet() && self.has_nothing_waiting() && self.journaling.is_settled()
     }
 
     /// True if other threads may go on with what is in progress: nothing, or what waits for a
@@ -282,7 +288,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let has_parked = (self.shard.has_parked(own) || own_section)
             && !farcore_tuning::mutated!("lent-with-own-requests");
         let is_shared = self.is_movable && !has_parked;
-        (is_shared || self.shard.is_quiet()) && self.has_nothing_waiting()
+        // What a borrower changes is passed on by the core.
+        (is_shared || self.shard.is_quiet())
+            && self.has_nothing_waiting()
+            && !self.journaling.is_active()
     }
 
     /// True if no request, command or event waits to be looked at by the core.
@@ -441,16 +450,18 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             prefetched += self.prefetch_requests(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
-        if self.sections.is_active() {
+        if self.sections.is_active() && !self.journaling.holds {
             busy |= self.serve_sections(None, polling, visit);
         }
-        let is_open = !self.sections.is_closed();
+        let is_open = !self.sections.is_closed() && !self.journaling.holds;
         if is_open {
             for lane in self.marked.take() {
                 busy |= self.serve_lane(lane);
             }
         }
-        self.replies.publish();
+        if !self.journaling.gates() {
+            self.replies.publish();
+        }
         if self.own_requests.has_waiting() && is_open && self.serve_own(polling, visit) {
             busy = true;
             // Answers may have arrived meanwhile; with them the polling client gets room for more
@@ -475,7 +486,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let now_ns = self.clock.read_ns();
         let mut replies = TurnSink::new(&mut self.replies, polling, visit);
         busy |= self.shard.advance(now_ns, &mut replies);
-        self.replies.publish();
+        if self.journaling.is_active() {
+            busy |= self.journaling.run(&mut self.shard, now_ns, !busy);
+        }
+        if !self.journaling.holds {
+            self.replies.publish();
+        }
         self.clock.note_work(busy);
         if !busy {
             // An idle turn can afford a reading; it ends the busy time where the work ended.
@@ -501,10 +517,15 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     ) -> usize {
         let mut count = 0;
         let unfinished = Unfinished::begin();
-        if self.replies.has_kept(client) {
+        if self.replies.has_kept(client) && !self.journaling.holds {
             count += self.replies.visit_kept(client, visit);
         }
-        self.turn(client, &mut |token, answer: Answer<'_>| {
+        // Where answers are held, they are kept.
+        let polling = match self.journaling.gates() {
+            true => NO_CLIENT,
+            false => client,
+        };
+        self.turn(polling, &mut |token, answer: Answer<'_>| {
             count += 1;
             visit(token, answer);
         });

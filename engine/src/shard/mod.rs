@@ -91,6 +91,17 @@ const FRAMES_RESERVED: usize = 2;
 /// Frames that removals from trees may take too, while there are trees.
 const FRAMES_FOR_REMOVALS: usize = 1;
 
+/// Whether a shard accepts changes, as far as its journal goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum JournalStop {
+    /// It does.
+    No,
+    /// They wait until the disk has taken what was appended.
+    Wait,
+    /// The disk has failed: they are refused.
+    Refuse,
+}
+
 /// What a shard is made of.
 #[derive(Debug)]
 pub(crate) struct ShardOptions<E> {
@@ -112,6 +123,8 @@ pub(crate) struct ShardOptions<E> {
     pub(crate) forgets_lost: bool,
     /// As the engine hashes keys: what far memory says of a record is held against it.
     pub(crate) key_hasher: KeyHasher,
+    /// Files are loaded first.
+    pub(crate) loads: bool,
 }
 
 /// The part of the settings that a shard keeps.
@@ -187,6 +200,7 @@ pub(crate) struct Shard<E: Endpoint> {
     keeps_head: bool,
     /// What changes is appended here, for a file.
     journal: Option<Box<Journal>>,
+    journal_stop: JournalStop,
     /// Files are loaded: nothing expires.
     is_loading: bool,
     /// There are long values or trees, so more may end with a record.
@@ -302,7 +316,8 @@ impl<E: Endpoint> Shard<E> {
             keeps_inline: false,
             keeps_head: false,
             journal: None,
-            is_loading: false,
+            journal_stop: JournalStop::No,
+            is_loading: options.loads,
             has_heads: false,
             has_inline: false,
             tree_buffers: None,

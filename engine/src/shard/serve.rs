@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use farcore_rdma::Endpoint;
 use farcore_tuning::COUNTED;
 
-use super::Shard;
+use super::{JournalStop, Shard};
 use crate::error::Error;
 use crate::log::record;
 use crate::message::hash::IndexHash;
@@ -51,6 +51,9 @@ impl<E: Endpoint> Shard<E> {
         if self.flights.needs_room(lane) {
             self.facts.note_stalled(lane);
             return 0;
+        }
+        if self.journal_stop != JournalStop::No {
+            return self.serve_stopped(lane, requests, answers);
         }
         let mut hints = [const { MaybeUninit::uninit() }; HINTS];
         for batch in requests.chunks(self.tuning.batch) {
@@ -94,6 +97,35 @@ impl<E: Endpoint> Shard<E> {
         }
         self.seen.end();
         consumed
+    }
+
+    /// Serves requests while the journal takes no changes: those wait, or are refused.
+    #[cold]
+    #[inline(never)]
+    fn serve_stopped(
+        &mut self,
+        lane: ReplyTo,
+        requests: &[Request<'_>],
+        answers: &mut impl AnswerSink,
+    ) -> usize {
+        let mut served = 0;
+        for request in requests {
+            let is_served = match (request.changes(), self.journal_stop) {
+                (true, JournalStop::Wait) => false,
+                (true, JournalStop::Refuse) => {
+                    let lane = lane.of(request.origin);
+                    self.fail(lane, request, Error::JournalFailed, answers) == Step::Done
+                }
+                _ => self.serve_one(lane, request, &Hint::None, answers),
+            };
+            if !is_served {
+                self.note_back_pressure();
+                break;
+            }
+            served += 1;
+        }
+        self.publish_batch_counters();
+        served
     }
 
     /// Counts a request that must be offered again. One that a borrower leaves for the core is not

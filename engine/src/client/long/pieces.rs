@@ -54,7 +54,6 @@ impl LongPieces {
     }
 
     /// The number of the value in its shard.
-    #[cfg(test)]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -162,6 +161,30 @@ impl ShardRequests for One<'_> {
 }
 
 impl Core {
+    /// Sends one request to the shard of a key; version and value of its answer, or none if that has
+    /// no value.
+    pub(crate) async fn ask(
+        &mut self,
+        routed: Routed<'_>,
+        parts: RequestParts<'_>,
+    ) -> Result<Option<(Version, Vec<u8>)>> {
+        let mut one = One::new(routed.shard, routed.hash, parts);
+        RunShardRequests::run(self, &mut one).await?;
+        one.answer.unwrap_or(Err(Error::Closed))
+    }
+
+    /// As [`Core::ask`], for a request that is carried out or meets a mismatch: true if it is.
+    pub(crate) async fn ask_whether(
+        &mut self,
+        routed: Routed<'_>,
+        parts: RequestParts<'_>,
+    ) -> Result<bool> {
+        let mut one = One::new(routed.shard, routed.hash, parts);
+        RunShardRequests::run(self, &mut one).await?;
+        one.answer.unwrap_or(Err(Error::Closed))?;
+        Ok(!one.is_short)
+    }
+
     /// Keeps the long value that a key holds: its pieces stay readable, whatever becomes of the
     /// key, until [`Core::release_long`], or until nothing of the value was read for 60 s. A shard
     /// keeps 64 at once, and with [`PinKind::Reading`] one more only while fewer than 48 are kept.

@@ -186,6 +186,13 @@ pub struct Entry<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+impl<'a> Entry<'a> {
+    /// The record.
+    pub(crate) fn record(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
 /// Iterates over the entries of a page.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {

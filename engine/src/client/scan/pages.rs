@@ -251,6 +251,31 @@ pub(crate) async fn scan(
     }
 }
 
+impl Core {
+    /// Runs a batch of a scan of one shard to its end.
+    ///
+    /// # Errors
+    /// The one that ended it.
+    pub(crate) async fn scan_batch(
+        &mut self,
+        shard: u16,
+        scan: ShardScan,
+        emit: impl FnMut(u32, &[u8]),
+    ) -> Result<ShardScan> {
+        let mut scans = Scans {
+            scans: vec![(shard, scan)],
+            turn: 0,
+            encoded: Vec::new(),
+            emit,
+        };
+        RunShardRequests::run(self, &mut scans).await?;
+        let Some((_, mut scan)) = scans.scans.pop() else {
+            return Err(Error::Closed);
+        };
+        scan.take_error().map_or(Ok(scan), Err)
+    }
+}
+
 /// Visits every record.
 pub(crate) async fn export(
     client: &mut impl RunShardRequests,

@@ -140,6 +140,16 @@ impl LongValues {
         self.unfinished.len()
     }
 
+    /// The number of the next value.
+    pub(in crate::shard) fn next_id(&self) -> u64 {
+        self.last_id + 1
+    }
+
+    /// True if a value with a lesser number is being written.
+    pub(in crate::shard) fn has_unfinished_before(&self, number: u64) -> bool {
+        self.unfinished.iter().any(|&id| id < number)
+    }
+
     /// True if clients write or keep values, which ends when they pause for too long.
     pub(in crate::shard) fn has_users(&self) -> bool {
         !self.unfinished.is_empty() || !self.pinned.is_empty()

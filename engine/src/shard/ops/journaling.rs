@@ -12,7 +12,7 @@ use crate::constants::EXPIRY_BYTES;
 use crate::journal::{EntryKind, Journal, PatchBranch, PutPatch, put_root};
 use crate::log::record;
 use crate::message::operation::Version;
-use crate::shard::Shard;
+use crate::shard::{JournalStop, Shard};
 use crate::shard::local::trees::{NodeName, TreePlace};
 use crate::shard::ops::tree::counted_on;
 use crate::shard::ops::tree_buffers::TreeBuffers;
@@ -38,9 +38,24 @@ impl<E: Endpoint> Shard<E> {
         self.journal.as_deref_mut()
     }
 
-    /// Ends the journal.
-    pub(crate) fn end_journal(&mut self) {
-        self.journal = None;
+    /// Ends the journal, and gives back what was not passed on.
+    pub(crate) fn end_journal(&mut self) -> Option<Box<Journal>> {
+        self.journal.take()
+    }
+
+    /// Has changes wait, or be refused, because the journal cannot take them.
+    pub(crate) fn stop_for_journal(&mut self, stop: JournalStop) {
+        self.journal_stop = stop;
+    }
+
+    /// The number of the next long value that is begun.
+    pub(crate) fn next_draft(&self) -> u64 {
+        self.long.next_id()
+    }
+
+    /// True if a long value with a lesser number is being written.
+    pub(crate) fn has_drafts_before(&self, number: u64) -> bool {
+        self.long.has_unfinished_before(number)
     }
 
     /// Begins a step of several entries.

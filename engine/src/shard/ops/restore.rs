@@ -23,11 +23,6 @@ use crate::tree::TreeKind;
 const VERSIONS_SKIPPED: u64 = 1 << 32;
 
 impl<E: Endpoint> Shard<E> {
-    /// Begins to load files.
-    pub(crate) fn begin_loading(&mut self) {
-        self.is_loading = true;
-    }
-
     /// All files were loaded: what follows has greater versions than all that is here, and than
     /// `ceiling`.
     pub(crate) fn end_loading(&mut self, ceiling: Version) {

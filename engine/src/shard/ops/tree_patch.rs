@@ -9,7 +9,7 @@
 use farcore_rdma::Endpoint;
 
 use crate::error::Error;
-use crate::journal::{NodePatch, PatchBranch, Patches, patched};
+use crate::journal::{NO_NODE, NodePatch, PatchBranch, Patches, patched};
 use crate::log::record;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
@@ -72,9 +72,11 @@ impl PatchedNodes {
                 key,
                 value,
             } => {
-                let mut edit = TreeNodeEdit::of(self.change(nodes, leaf)?);
-                if !touch.apply(entry, &mut edit, (key, value)) {
-                    return Err(Halt::Damaged(leaf));
+                if leaf != NO_NODE {
+                    let mut edit = TreeNodeEdit::of(self.change(nodes, leaf)?);
+                    if !touch.apply(entry, &mut edit, (key, value)) {
+                        return Err(Halt::Damaged(leaf));
+                    }
                 }
                 for branch in NodePatch::branches(branches) {
                     self.count(nodes, branch, touch)?;

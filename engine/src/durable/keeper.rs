@@ -1,0 +1,548 @@
+//! The keeper of an engine's data directory: it loads it, begins generations, has bases written, and
+//! removes what is not needed any more.
+//!
+//! It owns the directory and a thread. Cores own the files of their journals.
+//!
+//! - I1: the manifest names a base only after all of its files are durable, and the logs as far as
+//!   the base has seen.
+//! - I2: files that the manifest needs are removed only after a later manifest is durable.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::base::{BaseSummary, BaseWriter};
+use super::load::{LoadProgress, Loader, ShardLoad};
+use crate::cipher::{EncryptionKey, random_salt};
+use crate::client::core::Core;
+use crate::client::jobs::spawn_on_core;
+use crate::client::lanes::Shared;
+use crate::config::LogPolicy;
+use crate::disk::{Disk, RingDisk};
+use crate::error::{Error, Result};
+use crate::message::operation::Version;
+use crate::reactor::{JournalCommand, JournalFile, JournalSync, Task};
+use crate::storage::{
+    Directory, FileKind, FileReader, FileWriter, Manifest, ManifestFile, StorageError, SuperBlock,
+};
+
+/// How often the keeper looks whether a generation is due.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often it looks whether what it waits for has come.
+const WAIT: Duration = Duration::from_millis(2);
+/// Bytes of logs below which no new base is due.
+const LOG_BYTES_MIN: u64 = 64 << 20;
+/// Requests that a file's ring has under way.
+const DEPTH: u16 = 8;
+/// How long after a failure the next base is tried by itself.
+const REST_AFTER_FAILURE: Duration = Duration::from_secs(60);
+
+/// What a keeper is told.
+#[derive(Debug)]
+pub(crate) struct DurableOptions {
+    pub(crate) log: LogPolicy,
+    pub(crate) key: Option<EncryptionKey>,
+    pub(crate) seed: u64,
+    pub(crate) hash_tags: bool,
+}
+
+/// What a snapshot has written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct SnapshotSummary {
+    /// Its number: those of one directory only rise.
+    pub generation: u64,
+    /// Keys in it.
+    pub keys: u64,
+    /// Bytes of its files, of the logs since it was begun not.
+    pub bytes: u64,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// What an engine with a data directory says of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct DurableStats {
+    /// Entries that were loaded from files when the engine was opened.
+    pub loaded_entries: u64,
+    /// How long that took, in milliseconds.
+    pub load_ms: u64,
+    /// Bytes at the ends of logs that were not whole and were left out then.
+    pub torn_bytes: u64,
+    /// A snapshot is being written.
+    pub is_saving: bool,
+    /// The last snapshot, if one was completed since the engine was opened.
+    pub last: Option<SnapshotSummary>,
+    /// When the last snapshot was completed, in milliseconds since 1970, by this or an earlier
+    /// engine; 0 if there is none.
+    pub last_unix_ms: u64,
+    /// Why the last snapshot that was tried was not completed.
+    pub last_error: Option<String>,
+    /// Changes are logged.
+    pub is_logging: bool,
+    /// Bytes that were appended to logs since the engine was opened, and how many of them are
+    /// durable.
+    pub log_bytes: u64,
+    /// Those that are durable.
+    pub synced_bytes: u64,
+    /// The logs cannot be written, and changes are refused.
+    pub is_failing: bool,
+}
+
+/// What is known of files from one generation to the next, by the shard that they were of.
+type ShardLoads = HashMap<u16, ShardLoad>;
+
+enum Order {
+    Snapshot(mpsc::Sender<Result<SnapshotSummary>>),
+    Stop,
+}
+
+/// What the keeper's thread shares with callers.
+#[derive(Debug, Default)]
+struct State {
+    stats: Mutex<DurableStats>,
+    is_stopping: AtomicBool,
+    /// Jobs on cores look at it, to end early.
+    progress: Arc<LoadProgress>,
+    base_bytes: AtomicU64,
+}
+
+impl State {
+    fn stats(&self) -> std::sync::MutexGuard<'_, DurableStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The keeper, as the engine has it.
+#[derive(Debug)]
+pub(crate) struct Durable {
+    shared: Arc<Shared>,
+    state: Arc<State>,
+    orders: Mutex<mpsc::Sender<Order>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Durable {
+    /// Loads a directory into shards that have just been started, and keeps it from then on.
+    pub(crate) fn open(
+        shared: &Arc<Shared>,
+        directory: Directory,
+        options: DurableOptions,
+    ) -> Result<Self> {
+        let state = Arc::new(State::default());
+        let mut keeper = Keeper {
+            shared: Arc::clone(shared),
+            directory,
+            options,
+            state: Arc::clone(&state),
+            generation: 0,
+            base_at: 0,
+            failed_at: None,
+        };
+        keeper.load()?;
+        let (orders, received) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("farcore-keeper".into())
+            .spawn(move || keeper.run(&received))
+            .map_err(|error| crate::limits::no_thread(&error.to_string()))?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            state,
+            orders: Mutex::new(orders),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Writes a snapshot, and waits for its end.
+    pub(crate) fn snapshot(&self) -> Result<SnapshotSummary> {
+        let (reply, outcome) = mpsc::channel();
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders
+            .send(Order::Snapshot(reply))
+            .map_err(|_| Error::Closed)?;
+        drop(orders);
+        outcome.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    pub(crate) fn stats(&self) -> DurableStats {
+        let mut stats = self.state.stats().clone();
+        for core in &self.shared.cores_shared {
+            let port = &core.command_port.journal;
+            stats.log_bytes += port.appended();
+            stats.synced_bytes += port.synced();
+            stats.is_failing |= port.is_failing();
+        }
+        stats
+    }
+
+    /// Ends the keeper. A snapshot under way is given up.
+    pub(crate) fn stop(&self) {
+        self.state.is_stopping.store(true, Ordering::Release);
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = orders.send(Order::Stop);
+        drop(orders);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The keeper's own part.
+struct Keeper {
+    shared: Arc<Shared>,
+    directory: Directory,
+    options: DurableOptions,
+    state: Arc<State>,
+    /// The last generation that was begun.
+    generation: u64,
+    /// Bytes of the journals when the last base was begun.
+    base_at: u64,
+    failed_at: Option<Instant>,
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
+}
+
+fn ms(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Keeper {
+    fn shards(&self) -> u16 {
+        u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX)
+    }
+
+    fn run(mut self, orders: &mpsc::Receiver<Order>) {
+        loop {
+            match orders.recv_timeout(LOOK) {
+                Ok(Order::Snapshot(reply)) => {
+                    let _ = reply.send(self.snapshot());
+                }
+                Ok(Order::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            if self.is_base_due() {
+                let _ = self.snapshot();
+            }
+        }
+    }
+
+    fn appended(&self) -> u64 {
+        let cores = self.shared.cores_shared.iter();
+        cores.map(|core| core.command_port.journal.appended()).sum()
+    }
+
+    /// True if the logs have outgrown the base, or a log can only go on in another file.
+    fn is_base_due(&self) -> bool {
+        if self.options.log == LogPolicy::Off {
+            return false;
+        }
+        let rests = |at: &Instant| at.elapsed() < REST_AFTER_FAILURE;
+        if self.failed_at.as_ref().is_some_and(rests) {
+            return false;
+        }
+        let cores = || self.shared.cores_shared.iter();
+        let is_lost = cores().any(|core| core.command_port.journal.is_lost());
+        let base_bytes = self.state.base_bytes.load(Ordering::Relaxed);
+        let log_bytes = self.appended().saturating_sub(self.base_at);
+        is_lost || log_bytes > base_bytes.max(LOG_BYTES_MIN)
+    }
+
+    /// Loads what the directory holds, and begins to log.
+    fn load(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let manifest = self.directory.manifest()?;
+        let base = manifest.as_ref().map_or(0, |manifest| manifest.generation);
+        let generations = self.directory.generations()?;
+        let mut ceiling = 0;
+        let mut loads = ShardLoads::new();
+        if base > 0 {
+            loads = self.load_generation((FileKind::Base, base), loads, &mut ceiling)?;
+        }
+        self.generation = base;
+        for generation in generations {
+            self.generation = self.generation.max(generation);
+            if generation >= base {
+                loads = self.load_generation((FileKind::Log, generation), loads, &mut ceiling)?;
+            }
+        }
+        drop(loads);
+        self.order_all(|_| JournalCommand::EndLoading { ceiling })?;
+        {
+            let mut stats = self.state.stats();
+            stats.loaded_entries = self.state.progress.entries.load(Ordering::Relaxed);
+            stats.load_ms = ms(began);
+            stats.last_unix_ms = manifest
+                .as_ref()
+                .filter(|manifest| manifest.generation > 0)
+                .map_or(0, |manifest| manifest.unix_ms);
+            stats.is_logging = self.options.log != LogPolicy::Off;
+            if stats.loaded_entries > 0 {
+                tracing::info!(
+                    entries = stats.loaded_entries,
+                    took_ms = stats.load_ms,
+                    torn_bytes = stats.torn_bytes,
+                    "the data directory is loaded"
+                );
+            }
+        }
+        if let Some(manifest) = &manifest {
+            let bytes = manifest.files.iter().map(|file| file.bytes).sum();
+            self.state.base_bytes.store(bytes, Ordering::Relaxed);
+        }
+        if self.options.log != LogPolicy::Off {
+            if manifest.is_none() {
+                let none = Manifest::new(0, self.shards(), unix_ms());
+                self.directory.write_manifest(&none)?;
+            }
+            self.begin_generation()?;
+        }
+        Ok(())
+    }
+
+    /// Loads the files of a generation, in parallel.
+    fn load_generation(
+        &self,
+        (kind, generation): (FileKind, u64),
+        mut loads: ShardLoads,
+        ceiling: &mut Version,
+    ) -> Result<ShardLoads> {
+        let files = self.directory.files(kind, generation)?;
+        let mut tasks = Vec::new();
+        for (place, path) in files.into_iter().enumerate() {
+            let reader = match FileReader::open(&path, self.options.key.as_ref()) {
+                Ok(reader) => reader,
+                // Killed before its first block was durable: it holds nothing.
+                Err(StorageError::NotBegun { .. }) if kind == FileKind::Log => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let shard = reader.super_block().shard;
+            let load = loads.remove(&shard).unwrap_or_default();
+            let progress = Arc::clone(&self.state.progress);
+            let core = place % self.shared.cores_shared.len();
+            let job = move |core: Core| Loader::load(core, reader, (load, path), progress);
+            tasks.push((shard, spawn_on_core(&self.shared, core, job)?));
+        }
+        let (mut left, mut failed) = (ShardLoads::new(), None);
+        for (shard, task) in tasks {
+            match task.join().and_then(|loaded| loaded) {
+                Ok(loaded) => {
+                    *ceiling = (*ceiling).max(loaded.ceiling);
+                    if let Some((path, at, bytes)) = loaded.torn {
+                        tracing::warn!(
+                            path = %path.display(),
+                            at,
+                            bytes,
+                            "the end of a log was not whole and is left out"
+                        );
+                        self.state.stats().torn_bytes += bytes;
+                    }
+                    left.insert(shard, loaded.load);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(left), Err)
+    }
+
+    /// Gives each core a command, and waits until all have carried it out.
+    fn order_all(&self, command: impl Fn(usize) -> JournalCommand) -> Result<()> {
+        let cores = self.shared.cores_shared.iter().enumerate();
+        let tickets: Vec<u64> = cores
+            .map(|(place, core)| {
+                let ticket = core.command_port.journal.give(command(place));
+                core.command_port.wakeup.ring(0);
+                ticket
+            })
+            .collect();
+        let cores = || self.shared.cores_shared.iter().zip(&tickets);
+        self.wait(|| cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)))
+    }
+
+    fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
+        while !is_done() {
+            let mut cores = self.shared.cores_shared.iter();
+            if cores.any(|core| core.closed.load(Ordering::Acquire)) || self.is_stopping() {
+                return Err(Error::Closed);
+            }
+            thread::sleep(WAIT);
+        }
+        Ok(())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.state.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn super_block(&self, kind: FileKind, generation: u64, shard: u16) -> Result<SuperBlock> {
+        Ok(SuperBlock {
+            kind,
+            generation,
+            shard,
+            shards: self.shards(),
+            salt: random_salt()?,
+            unix_ms: unix_ms(),
+            seed: self.options.seed,
+            hash_tags: self.options.hash_tags,
+            free: [0; 64],
+        })
+    }
+
+    fn create(&self, super_block: &SuperBlock) -> Result<JournalFile> {
+        let SuperBlock {
+            kind,
+            generation,
+            shard,
+            ..
+        } = *super_block;
+        let path = self.directory.path(kind, generation, shard);
+        let disk = RingDisk::create(&path, u64::MAX, DEPTH);
+        let disk = disk.map_err(|error| StorageError::io(&path, "open", &error))?;
+        let disk: Box<dyn Disk + Send> = Box::new(disk);
+        Ok(FileWriter::new(disk, super_block, self.options.key.as_ref()))
+    }
+
+    /// Begins a generation: all shards go on in new logs.
+    fn begin_generation(&mut self) -> Result<()> {
+        let generation = self.generation + 1;
+        let files = (0..self.shards()).map(|shard| {
+            let super_block = self.super_block(FileKind::Log, generation, shard)?;
+            Ok(Mutex::new(Some(self.create(&super_block)?)))
+        });
+        let files = files.collect::<Result<Vec<_>>>()?;
+        self.directory.sync()?;
+        self.generation = generation;
+        let sync = match self.options.log {
+            LogPolicy::Always => JournalSync::Always,
+            LogPolicy::EverySecond | LogPolicy::Off => JournalSync::EverySecond,
+        };
+        let taken = |place: usize| {
+            let mut file = files[place].lock().unwrap_or_else(PoisonError::into_inner);
+            Box::new(file.take().expect("each file is taken once"))
+        };
+        self.order_all(|place| JournalCommand::Begin {
+            generation,
+            file: taken(place),
+            sync,
+        })
+    }
+
+    fn snapshot(&mut self) -> Result<SnapshotSummary> {
+        let began = Instant::now();
+        self.state.stats().is_saving = true;
+        self.base_at = self.appended();
+        let outcome = self.write_generation(began);
+        let mut stats = self.state.stats();
+        stats.is_saving = false;
+        match &outcome {
+            Ok(summary) => {
+                stats.last = Some(*summary);
+                stats.last_unix_ms = unix_ms();
+                stats.last_error = None;
+                self.failed_at = None;
+                self.state.base_bytes.store(summary.bytes, Ordering::Relaxed);
+                tracing::info!(
+                    generation = summary.generation,
+                    keys = summary.keys,
+                    bytes = summary.bytes,
+                    took_ms = summary.took_ms,
+                    "a snapshot is complete"
+                );
+            }
+            Err(error) => {
+                if !self.is_stopping() {
+                    tracing::error!(%error, "no snapshot was made");
+                }
+                stats.last_error = Some(error.to_string());
+                self.failed_at = Some(Instant::now());
+            }
+        }
+        outcome
+    }
+
+    fn write_generation(&mut self, began: Instant) -> Result<SnapshotSummary> {
+        self.begin_generation()?;
+        let generation = self.generation;
+        let written = self.write_bases(generation);
+        let written = written.and_then(|files| {
+            self.settle_logs()?;
+            Ok(files)
+        });
+        if self.options.log == LogPolicy::Off {
+            self.order_all(|_| JournalCommand::End)?;
+            let cores = || self.shared.cores_shared.iter();
+            self.wait(|| cores().all(|core| core.command_port.journal.is_finished(generation)))?;
+        }
+        let files = match written {
+            Ok(files) => files,
+            Err(error) => {
+                let logs_too = self.options.log == LogPolicy::Off;
+                self.directory.remove_generation(generation, logs_too)?;
+                return Err(error);
+            }
+        };
+        let mut manifest = Manifest::new(generation, self.shards(), unix_ms());
+        manifest.keys = files.iter().map(|(summary, _)| summary.keys).sum();
+        manifest.files = files.iter().map(|&(_, file)| file).collect();
+        self.directory.write_manifest(&manifest)?;
+        self.directory.remove_before(generation)?;
+        Ok(SnapshotSummary {
+            generation,
+            keys: manifest.keys,
+            bytes: files.iter().map(|(summary, _)| summary.bytes).sum(),
+            took_ms: ms(began),
+        })
+    }
+
+    /// Has the base of each shard written.
+    fn write_bases(&self, generation: u64) -> Result<Vec<(BaseSummary, ManifestFile)>> {
+        let cores = || self.shared.cores_shared.iter();
+        self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))?;
+        let mut tasks: Vec<Task<Result<(BaseSummary, JournalFile)>>> = Vec::new();
+        for (place, core) in cores().enumerate() {
+            let shard = u16::try_from(place).unwrap_or(u16::MAX);
+            let mut super_block = self.super_block(FileKind::Base, generation, shard)?;
+            let since = core.command_port.journal.since();
+            super_block.free[..8].copy_from_slice(&since.to_le_bytes());
+            let file = self.create(&super_block)?;
+            let state = Arc::clone(&self.state);
+            let job = move |core: Core| async move {
+                let is_stopping = move || state.is_stopping.load(Ordering::Acquire);
+                BaseWriter::write(core, shard, file, is_stopping).await
+            };
+            tasks.push(spawn_on_core(&self.shared, place, job)?);
+        }
+        self.directory.sync()?;
+        let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().and_then(|done| done)).collect();
+        outcomes
+            .into_iter()
+            .map(|outcome| {
+                let (summary, file) = outcome?;
+                let named = ManifestFile {
+                    bytes: file.file_bytes(),
+                    chain: file.chain(),
+                };
+                Ok((summary, named))
+            })
+            .collect()
+    }
+
+    /// Waits until all that was appended until now is durable.
+    fn settle_logs(&self) -> Result<()> {
+        let cores = || self.shared.cores_shared.iter();
+        let appended: Vec<u64> = cores()
+            .map(|core| core.command_port.journal.appended())
+            .collect();
+        self.wait(|| {
+            cores()
+                .zip(&appended)
+                .all(|(core, &until)| core.command_port.journal.synced() >= until)
+        })
+    }
+}

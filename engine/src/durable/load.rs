@@ -1,0 +1,393 @@
+//! Loads one file: each of its entries is sent to the shard that its key is of now.
+//!
+//! - I1: an entry is applied only once its whole step was read, so the end of a torn log brings no
+//!   part of a step.
+//! - I2: entries of one key are sent in their order, by one client, and so are applied in it.
+//! - I3: nothing is skipped silently: an entry that cannot be one, or that a shard refuses, ends the
+//!   loading with an error that names the file.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::tree_versions::TreeVersions;
+use crate::client::core::Core;
+use crate::client::long::Routed;
+use crate::client::scan::{Cursor, ScanOptions};
+use crate::error::{Error, Result};
+use crate::journal::{
+    Entry, EntryBody, EntryKind, Patches, PutPatch, NodePatch, patch_parts, put_root, restore_parts,
+};
+use crate::message::hash::Hasher128;
+use crate::message::operation::Version;
+use crate::message::outcome::Answer;
+use crate::storage::{FileKind, FileReader, ReadOutcome, StorageError, SuperBlock};
+
+/// Bytes of a step of a tree that one request carries, about.
+const STEP_BYTES: usize = 128 << 10;
+/// Requests between two looks at their answers.
+const SENDS_A_POLL: u64 = 32;
+
+/// A long value whose pieces were read, and that no key has yet.
+#[derive(Debug)]
+struct LongLoad {
+    key: Vec<u8>,
+    length: u64,
+    bytes: Vec<u8>,
+}
+
+/// What is known of the files of one shard from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct ShardLoad {
+    trees: TreeVersions,
+    longs: HashMap<u64, LongLoad>,
+}
+
+/// Progress of loading, which any thread may read.
+#[derive(Debug, Default)]
+pub(super) struct LoadProgress {
+    pub(super) entries: AtomicU64,
+    /// Bytes of files.
+    pub(super) bytes: AtomicU64,
+}
+
+/// What a file held.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) entries: u64,
+    /// The greatest version.
+    pub(super) ceiling: Version,
+    pub(super) load: ShardLoad,
+    /// Of a torn log: its path, where it ends, and how many bytes were cut.
+    pub(super) torn: Option<(PathBuf, u64, u64)>,
+}
+
+/// Which shards the keys of a file were of when it was written.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    hasher: Hasher128,
+    shard: u16,
+    shards: u16,
+}
+
+/// Of a base: the version of its shard when its generation began.
+fn since_of(of: &SuperBlock) -> Version {
+    let bytes = of.free.first_chunk();
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Loads a file.
+pub(super) struct Loader {
+    core: Core,
+    path: PathBuf,
+    /// As keys are routed now.
+    hasher: Hasher128,
+    shards: u16,
+    layout: Layout,
+    /// Of a base: the version when its generation began.
+    since: Option<Version>,
+    loaded: Loaded,
+    progress: Arc<LoadProgress>,
+    encoded: Vec<u8>,
+    sent: u64,
+    failed: Option<Error>,
+}
+
+impl Loader {
+    /// Loads a file to its end.
+    ///
+    /// # Errors
+    /// The file is damaged, or a shard has no room.
+    pub(super) async fn load(
+        core: Core,
+        mut reader: FileReader,
+        (load, path): (ShardLoad, PathBuf),
+        progress: Arc<LoadProgress>,
+    ) -> Result<Loaded> {
+        let (hasher, shards) = core.hasher_and_shards();
+        let of = reader.super_block();
+        let mut loader = Self {
+            core,
+            path,
+            hasher,
+            shards,
+            layout: Layout {
+                hasher: Hasher128::new(of.seed).with_hash_tags(of.hash_tags),
+                shard: of.shard,
+                shards: of.shards,
+            },
+            since: (of.kind == FileKind::Base).then(|| since_of(of)),
+            loaded: Loaded {
+                load,
+                ..Loaded::default()
+            },
+            progress,
+            encoded: Vec::new(),
+            sent: 0,
+            failed: None,
+        };
+        loader.loaded.ceiling = loader.since.unwrap_or(0);
+        let (mut bytes, mut before) = (Vec::new(), 0);
+        loop {
+            let outcome = reader.read(&mut bytes)?;
+            let read = reader.position();
+            loader.progress.bytes.fetch_add(read - before, Ordering::Relaxed);
+            before = read;
+            let taken = loader.take(&bytes).await?;
+            bytes.drain(..taken);
+            match outcome {
+                ReadOutcome::More => {}
+                ReadOutcome::End if bytes.is_empty() => break,
+                ReadOutcome::End => return Err(loader.damaged(read)),
+                ReadOutcome::Torn { at, cut } => {
+                    let cut = cut + bytes.len() as u64;
+                    loader.loaded.torn = Some((loader.path.clone(), at, cut));
+                    break;
+                }
+            }
+        }
+        loader.settle().await?;
+        Ok(loader.loaded)
+    }
+
+    fn damaged(&self, at: u64) -> Error {
+        StorageError::no_entry(&self.path, at).into()
+    }
+
+    /// Applies the whole steps that bytes begin with; returns how many bytes they have.
+    async fn take(&mut self, bytes: &[u8]) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let mut end = done;
+            loop {
+                match Entry::parse(&bytes[end..]) {
+                    Ok(Some((entry, length))) => {
+                        end += length;
+                        if !entry.has_more {
+                            break;
+                        }
+                    }
+                    Ok(None) => return Ok(done),
+                    Err(_) => return Err(self.damaged(end as u64)),
+                }
+            }
+            while done < end {
+                let Ok(Some((entry, length))) = Entry::parse(&bytes[done..]) else {
+                    return Err(self.damaged(done as u64));
+                };
+                self.apply(&entry).await?;
+                done += length;
+            }
+        }
+    }
+
+    async fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let Ok(body) = entry.body() else {
+            return Err(self.damaged(self.loaded.entries));
+        };
+        let (key, version) = (entry.key, entry.version);
+        self.loaded.entries += 1;
+        self.loaded.ceiling = self.loaded.ceiling.max(version);
+        self.progress.entries.fetch_add(1, Ordering::Relaxed);
+        let load = &mut self.loaded.load;
+        match body {
+            EntryBody::Put { .. } | EntryBody::Delete | EntryBody::TreeBegin { .. } => {
+                if self.since.is_none() {
+                    load.trees.note_other(key, version);
+                }
+                self.restore((entry.kind, key, version), entry.body).await
+            }
+            EntryBody::Expire { .. } => {
+                self.restore((entry.kind, key, version), entry.body).await
+            }
+            EntryBody::TreeStep { patches } => match self.since {
+                Some(since) => {
+                    if version > since {
+                        load.trees.note_page(key, version, patches);
+                    }
+                    self.patch(key, version, patches).await
+                }
+                None if load.trees.knows(key, version) => {
+                    let Some(unseen) = load.trees.unseen(key, version, patches) else {
+                        return Err(self.damaged(self.loaded.entries));
+                    };
+                    self.patch(key, version, &unseen).await
+                }
+                None => self.patch(key, version, patches).await,
+            },
+            EntryBody::Clear => {
+                load.trees.clear();
+                self.clear(version).await
+            }
+            EntryBody::LongBegin { id, length } => {
+                let long = LongLoad {
+                    key: key.to_vec(),
+                    length,
+                    bytes: Vec::new(),
+                };
+                load.longs.insert(id, long);
+                Ok(())
+            }
+            EntryBody::LongPiece { id, bytes } => {
+                // One that was begun before the log was: the base has it, if a key does.
+                if let Some(long) = load.longs.get_mut(&id) {
+                    long.bytes.extend_from_slice(bytes);
+                }
+                Ok(())
+            }
+            EntryBody::LongPut { id, expiry_ms } => {
+                if self.since.is_none() {
+                    load.trees.note_other(key, version);
+                }
+                let long = load.longs.remove(&id);
+                self.put_long((key, version), long, expiry_ms).await
+            }
+        }
+    }
+
+    /// Sends a request to the shard of a key, as soon as there is room.
+    async fn restore(
+        &mut self,
+        (kind, key, version): (EntryKind, &[u8], Version),
+        body: &[u8],
+    ) -> Result<()> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let routed = Routed::new(key, self.hasher, self.shards);
+        let parts = restore_parts((kind, key, version), body, &mut encoded);
+        while !self.core.submit_parts(routed, 0, &parts) {
+            self.poll();
+            self.core.yield_now().await;
+        }
+        self.encoded = encoded;
+        self.note_sent()
+    }
+
+    async fn patch(&mut self, key: &[u8], version: Version, step: &[u8]) -> Result<()> {
+        if step.len() <= STEP_BYTES {
+            return self.patch_with(key, version, step).await;
+        }
+        let Some((root, patches)) = Patches::parse(step) else {
+            return Err(self.damaged(self.loaded.entries));
+        };
+        // The root comes first, so that it is that of the step while its nodes come.
+        let mut part = Vec::new();
+        put_root(&mut part, root);
+        for patch in patches {
+            let mut put = PutPatch(&mut part);
+            match patch {
+                Some(NodePatch::Is { node, bytes }) => put.is(node, bytes),
+                Some(NodePatch::Gone { node }) => put.gone(node),
+                Some(NodePatch::Touch {
+                    leaf,
+                    entry,
+                    touch,
+                    branches,
+                    key,
+                    value,
+                }) => {
+                    let branches: Vec<_> = NodePatch::branches(branches).collect();
+                    put.touch((leaf, entry, touch), branches.into_iter(), (key, value));
+                }
+                None => return Err(self.damaged(self.loaded.entries)),
+            }
+            if part.len() >= STEP_BYTES {
+                self.patch_with(key, version, &part).await?;
+                part.clear();
+                put_root(&mut part, None);
+            }
+        }
+        self.patch_with(key, version, &part).await
+    }
+
+    async fn patch_with(&mut self, key: &[u8], version: Version, step: &[u8]) -> Result<()> {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let routed = Routed::new(key, self.hasher, self.shards);
+        let parts = patch_parts(key, version, step, &mut encoded);
+        while !self.core.submit_parts(routed, 0, &parts) {
+            self.poll();
+            self.core.yield_now().await;
+        }
+        self.encoded = encoded;
+        self.note_sent()
+    }
+
+    fn note_sent(&mut self) -> Result<()> {
+        self.sent += 1;
+        if self.sent.is_multiple_of(SENDS_A_POLL) {
+            self.poll();
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn poll(&mut self) {
+        let failed = &mut self.failed;
+        self.core.poll(|_, answer| {
+            if let Answer::Failed(error) = answer {
+                failed.get_or_insert_with(|| error.clone());
+            }
+        });
+    }
+
+    /// Waits until all that was sent is done.
+    async fn settle(&mut self) -> Result<()> {
+        while self.core.in_flight() > 0 {
+            self.poll();
+            self.core.yield_now().await;
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    async fn put_long(
+        &mut self,
+        (key, version): (&[u8], Version),
+        long: Option<LongLoad>,
+        expiry_ms: Option<u64>,
+    ) -> Result<()> {
+        let Some(long) = long else {
+            // Begun before the log was, so the base was begun after this entry and knows more.
+            return Ok(());
+        };
+        if long.bytes.len() as u64 != long.length || long.key != key {
+            return Err(self.damaged(self.loaded.entries));
+        }
+        self.settle().await?;
+        let written = self.core.write_long(key, long.length, [&long.bytes]).await?;
+        let mut body = written.pieces.id().to_le_bytes().to_vec();
+        body.extend(expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
+        let mut encoded = Vec::new();
+        let parts = restore_parts((EntryKind::LongPut, key, version), &body, &mut encoded);
+        let routed = Routed::new(key, self.hasher, self.shards);
+        let stored = self.core.ask_whether(routed, parts).await?;
+        if !stored {
+            // The key has a newer value.
+            self.core.discard_long(written).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the keys that were of the file's shard, and are not newer.
+    async fn clear(&mut self, version: Version) -> Result<()> {
+        self.settle().await?;
+        let mut cursor = Cursor::START;
+        loop {
+            let page = self.core.scan(cursor, ScanOptions::default()).await?;
+            for entry in page.entries() {
+                let Layout {
+                    hasher,
+                    shard,
+                    shards,
+                } = self.layout;
+                let hash = hasher.hash(entry.key);
+                if hasher.shard(entry.key, hash, shards) == shard {
+                    self.restore((EntryKind::Delete, entry.key, version), &[]).await?;
+                }
+            }
+            match page.next() {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        self.settle().await
+    }
+}

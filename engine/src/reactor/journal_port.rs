@@ -1,0 +1,142 @@
+//! What other threads tell a core about its journal, and what the core says of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_queue::SegQueue;
+
+use crate::disk::Disk;
+use crate::message::operation::Version;
+use crate::storage::FileWriter;
+
+/// A file of a core's journal.
+pub(crate) type JournalFile = FileWriter<Box<dyn Disk + Send>>;
+
+/// When what a journal has is made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum JournalSync {
+    /// Each second, and when the core has nothing else to do.
+    EverySecond,
+    /// Before any answer that it may have decided.
+    Always,
+}
+
+/// What a core is to do.
+#[derive(Debug)]
+pub(crate) enum JournalCommand {
+    /// All files are loaded, and versions up to this one were used.
+    EndLoading { ceiling: Version },
+    /// What changes from now on belongs to this generation, whose file this is.
+    Begin {
+        generation: u64,
+        file: Box<JournalFile>,
+        sync: JournalSync,
+    },
+    /// Changes are not kept from now on. The file is finished.
+    End,
+}
+
+/// The port of a core's journal.
+#[derive(Debug, Default)]
+pub(crate) struct JournalPort {
+    commands: SegQueue<JournalCommand>,
+    /// Commands given, and carried out.
+    given: AtomicU64,
+    done: AtomicU64,
+    /// The version of the shard when the generation began.
+    since: AtomicU64,
+    /// The generations whose files are finished: the greatest of them.
+    finished: AtomicU64,
+    /// Bytes of the journal that were appended, that are in files, and that are durable.
+    appended: AtomicU64,
+    synced: AtomicU64,
+    /// Long values are written that were begun before the generation was.
+    has_old_drafts: AtomicBool,
+    /// The file cannot be written now.
+    is_failing: AtomicBool,
+    /// It never can: a new generation is needed.
+    is_lost: AtomicBool,
+}
+
+impl JournalPort {
+    /// Gives a command. The core must be woken.
+    pub(crate) fn give(&self, command: JournalCommand) -> u64 {
+        self.commands.push(command);
+        self.given.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// True once the command of this ticket, and all before, were carried out.
+    pub(crate) fn is_done(&self, ticket: u64) -> bool {
+        self.done.load(Ordering::Acquire) >= ticket
+    }
+
+    /// True if a command waits.
+    pub(super) fn has_command(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
+    pub(super) fn take(&self) -> Option<JournalCommand> {
+        self.commands.pop()
+    }
+
+    pub(super) fn note_done(&self) {
+        self.done.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn note_begun(&self, since: Version) {
+        self.since.store(since, Ordering::Release);
+        self.is_lost.store(false, Ordering::Release);
+    }
+
+    pub(super) fn note_finished(&self, generation: u64) {
+        self.finished.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    pub(super) fn note_progress(&self, appended: u64, synced: u64) {
+        self.appended.store(appended, Ordering::Release);
+        self.synced.store(synced, Ordering::Release);
+    }
+
+    pub(super) fn note_old_drafts(&self, has_some: bool) {
+        self.has_old_drafts.store(has_some, Ordering::Release);
+    }
+
+    pub(super) fn note_failing(&self, is_failing: bool, is_lost: bool) {
+        self.is_failing.store(is_failing, Ordering::Release);
+        self.is_lost.store(is_lost, Ordering::Release);
+    }
+
+    /// The version of the shard when its generation began; valid once its command is done.
+    pub(crate) fn since(&self) -> Version {
+        self.since.load(Ordering::Acquire)
+    }
+
+    /// True if the file of a generation, and those before, are finished.
+    pub(crate) fn is_finished(&self, generation: u64) -> bool {
+        self.finished.load(Ordering::Acquire) >= generation
+    }
+
+    /// Bytes that were ever appended to the journal.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended.load(Ordering::Acquire)
+    }
+
+    /// Those of them that are durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// True while long values are written that were begun before the generation was.
+    pub(crate) fn has_old_drafts(&self) -> bool {
+        self.has_old_drafts.load(Ordering::Acquire)
+    }
+
+    /// True while the file cannot be written.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Acquire)
+    }
+
+    /// True if the file cannot be written any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,283 @@
+//! A core's journal on its way to disk.
+//!
+//! ```text
+//! shard: entries -> journal -> file of this generation -> written -> durable
+//!                           -> file of the next one, from where that began
+//! ```
+//!
+//! - I1: the bytes of a journal are in files in their order, each in the file of its generation.
+//! - I2: where answers are held, none leaves the core before all that the shard has appended until
+//!   then is durable.
+//! - I3: nothing here blocks. What a file does not take waits in the journal, and once much waits
+//!   the shard accepts no changes.
+
+use std::sync::Arc;
+
+use farcore_rdma::Endpoint;
+
+use super::journal_port::{JournalCommand, JournalFile, JournalPort, JournalSync};
+use crate::journal::Journal;
+use crate::shard::{JournalStop, Shard};
+
+/// How long what was appended may wait for a sync.
+const SYNC_NS: u64 = 1_000_000_000;
+/// How long it waits if the core has nothing else to do.
+const IDLE_SYNC_NS: u64 = 20_000_000;
+/// How long a file that has failed rests.
+const RETRY_NS: u64 = 200_000_000;
+
+/// A file and its generation.
+#[derive(Debug)]
+struct OpenFile {
+    generation: u64,
+    file: Box<JournalFile>,
+    /// Bytes of the journal before it.
+    start: u64,
+}
+
+impl OpenFile {
+    /// Bytes of the journal that are durable.
+    fn synced(&self) -> u64 {
+        self.start + self.file.synced()
+    }
+}
+
+/// The journal of a core.
+#[derive(Debug)]
+pub(super) struct Journaling {
+    port: Arc<JournalPort>,
+    sync: JournalSync,
+    file: Option<OpenFile>,
+    /// The next generation's file, which begins at this byte of the journal.
+    next: Option<OpenFile>,
+    /// Files that are being finished.
+    closing: Vec<OpenFile>,
+    /// A journal that has ended and is not in its file yet.
+    ended: Option<Box<Journal>>,
+    /// Bytes of the journal that are in files.
+    passed: u64,
+    synced_ns: u64,
+    retry_ns: u64,
+    is_failing: bool,
+    /// Long values that were begun before have lesser numbers.
+    drafts_from: u64,
+    /// Answers are held.
+    pub(super) holds: bool,
+}
+
+impl Journaling {
+    pub(super) fn new(port: Arc<JournalPort>) -> Self {
+        Self {
+            port,
+            sync: JournalSync::EverySecond,
+            file: None,
+            next: None,
+            closing: Vec::new(),
+            ended: None,
+            passed: 0,
+            synced_ns: 0,
+            retry_ns: 0,
+            is_failing: false,
+            drafts_from: 0,
+            holds: false,
+        }
+    }
+
+    /// True if answers are held until what they may depend on is durable.
+    #[inline]
+    pub(super) fn gates(&self) -> bool {
+        self.file.is_some() && self.sync == JournalSync::Always
+    }
+
+    /// True if changes are kept, or a command waits.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.file.is_some() || self.port.has_command() || !self.closing.is_empty()
+    }
+
+    /// True if nothing is on its way.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_synced = |open: &OpenFile| open.synced() == self.passed;
+        !self.port.has_command()
+            && self.next.is_none()
+            && self.ended.is_none()
+            && self.closing.is_empty()
+            && (self.is_failing || self.file.as_ref().is_none_or(is_synced))
+    }
+
+    /// Passes on what waits, and takes in what the disk has done. True if anything was.
+    pub(super) fn run<E: Endpoint>(
+        &mut self,
+        shard: &mut Shard<E>,
+        now_ns: u64,
+        is_idle: bool,
+    ) -> bool {
+        let mut busy = false;
+        while self.ended.is_none()
+            && self.next.is_none()
+            && let Some(command) = self.port.take()
+        {
+            self.carry_out(shard, command);
+            self.port.note_done();
+            busy = true;
+        }
+        busy |= self.pass(shard);
+        busy |= self.poll(now_ns, is_idle);
+        self.mind_failures(now_ns);
+        let is_full = shard.journal().is_some_and(|journal| journal.is_full());
+        shard.stop_for_journal(match (self.is_failing, is_full) {
+            (true, _) => JournalStop::Refuse,
+            (false, true) => JournalStop::Wait,
+            (false, false) => JournalStop::No,
+        });
+        if self.drafts_from > 0 && !shard.has_drafts_before(self.drafts_from) {
+            self.drafts_from = 0;
+            self.port.note_old_drafts(false);
+        }
+        self.note_progress(shard);
+        busy
+    }
+
+    fn carry_out<E: Endpoint>(&mut self, shard: &mut Shard<E>, command: JournalCommand) {
+        match command {
+            JournalCommand::EndLoading { ceiling } => shard.end_loading(ceiling),
+            JournalCommand::Begin {
+                generation,
+                file,
+                sync,
+            } => {
+                shard.start_journal();
+                let start = shard.journal().map_or(0, |journal| journal.appended());
+                self.sync = sync;
+                self.drafts_from = shard.next_draft();
+                self.port
+                    .note_old_drafts(shard.has_drafts_before(self.drafts_from));
+                self.port.note_begun(shard.version());
+                let open = OpenFile {
+                    generation,
+                    file,
+                    start,
+                };
+                if self.file.is_none() {
+                    self.passed = start;
+                    self.file = Some(open);
+                } else {
+                    self.next = Some(open);
+                }
+            }
+            JournalCommand::End => self.ended = shard.end_journal(),
+        }
+    }
+
+    /// Moves bytes from the journal into files. True if any were.
+    fn pass<E: Endpoint>(&mut self, shard: &mut Shard<E>) -> bool {
+        let before = self.passed;
+        loop {
+            let journal = match &mut self.ended {
+                Some(journal) => Some(&mut **journal),
+                None => shard.journal(),
+            };
+            let (Some(open), Some(journal)) = (&mut self.file, journal) else {
+                break;
+            };
+            let waiting = journal.waiting();
+            let until = self.next.as_ref().map(|next| next.start - self.passed);
+            let until = until.and_then(|bytes| usize::try_from(bytes).ok());
+            let part = &waiting[..until.unwrap_or(waiting.len()).min(waiting.len())];
+            if part.is_empty() {
+                if until == Some(0) {
+                    self.turn_over();
+                    continue;
+                }
+                break;
+            }
+            let taken = open.file.append(part);
+            journal.pass(taken);
+            self.passed += taken as u64;
+            if taken == 0 {
+                break;
+            }
+        }
+        if self.ended.as_ref().is_some_and(|journal| journal.waiting().is_empty()) {
+            self.ended = None;
+            self.turn_over();
+        }
+        self.passed > before
+    }
+
+    /// Finishes the file, and goes on with the next one.
+    fn turn_over(&mut self) {
+        if let Some(mut open) = self.file.take() {
+            open.file.finish();
+            self.closing.push(open);
+        }
+        self.file = self.next.take();
+    }
+
+    fn poll(&mut self, now_ns: u64, is_idle: bool) -> bool {
+        let mut busy = false;
+        if let Some(open) = &mut self.file {
+            let waits = open.synced() < self.passed;
+            let age_ns = now_ns.saturating_sub(self.synced_ns);
+            let is_due = match self.sync {
+                JournalSync::Always => true,
+                JournalSync::EverySecond => age_ns >= SYNC_NS || is_idle && age_ns >= IDLE_SYNC_NS,
+            };
+            if waits && is_due {
+                open.file.sync();
+                self.synced_ns = now_ns;
+            }
+            busy |= open.file.poll() > 0;
+        }
+        let port = &self.port;
+        self.closing.retain_mut(|open| {
+            busy |= open.file.poll() > 0;
+            let is_over = open.file.is_finished() || open.file.needs_new_file();
+            if open.file.is_finished() {
+                port.note_finished(open.generation);
+            }
+            !is_over
+        });
+        busy
+    }
+
+    /// Tries files again that have failed.
+    fn mind_failures(&mut self, now_ns: u64) {
+        let files = || self.file.iter().chain(&self.closing);
+        let has_failed = files().any(|open| open.file.error().is_some());
+        if !has_failed {
+            if std::mem::take(&mut self.is_failing) {
+                tracing::info!("the journal can be written again");
+                self.port.note_failing(false, false);
+            }
+            return;
+        }
+        let is_lost = files().any(|open| open.file.needs_new_file());
+        if !self.is_failing {
+            let error = files().find_map(|open| open.file.error().cloned());
+            tracing::error!(
+                error = error.map(|error| error.to_string()),
+                "the journal cannot be written: changes are refused"
+            );
+        }
+        self.is_failing = true;
+        self.port.note_failing(true, is_lost);
+        if now_ns >= self.retry_ns {
+            self.retry_ns = now_ns + RETRY_NS;
+            for open in self.file.iter_mut().chain(&mut self.closing) {
+                if open.file.error().is_some() && !open.file.needs_new_file() {
+                    open.file.retry();
+                }
+            }
+        }
+    }
+
+    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
+        let appended = shard.journal().map_or(self.passed, |journal| journal.appended());
+        let closing = self.closing.iter().map(OpenFile::synced);
+        let synced = closing.chain(self.file.iter().map(OpenFile::synced)).min();
+        let synced = synced.unwrap_or(appended);
+        self.holds = self.gates() && synced < appended;
+        self.port.note_progress(appended, synced);
+    }
+}
