@@ -1,7 +1,7 @@
 //! A file on a disk, as a core drives it: requests are submitted, and their completions polled.
 //!
-//! For snapshots and logs, which write through it so that a simulation can tear, lose and reorder
-//! what they write. Nothing in production does yet: only the feature `disk` has it.
+//! The files of a store are written through it, so that a simulation can tear, lose and reorder
+//! what is written. Only the feature `disk` shows it to other crates.
 //!
 //! ```text
 //! submit(token, work, buffer) -> .. in any order .. -> poll: (token, result, buffer)
