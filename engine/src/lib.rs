@@ -19,6 +19,14 @@ mod config;
 pub mod constants;
 #[cfg(feature = "disk")]
 pub mod disk;
+#[cfg(not(feature = "disk"))]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "the feature `disk` shows it"
+)]
+mod disk;
 mod durable;
 mod engine;
 mod error;
@@ -36,6 +44,8 @@ mod message;
 mod observe;
 mod reactor;
 mod shard;
+#[allow(dead_code, reason = "nothing is written into its files yet")]
+mod storage;
 mod transport;
 mod tree;
 
@@ -69,7 +79,7 @@ pub use self::engine::Engine;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use self::engine::SimulatedEngine;
-pub use self::error::{Error, Result};
+pub use self::error::{Error, Result, StorageError};
 pub use self::message::change::{Change, CollectionMetadata, Condition, Metadata, PutOptions};
 pub use self::message::draft::Draft;
 pub use self::message::expiry::{Expiry, ExpiryCondition};

@@ -213,6 +213,44 @@ impl Gcm {
         tag.into()
     }
 
+    /// The tag of a sealed message and of data beside it that stays in the clear; both are whole
+    /// units.
+    fn tag_of_both(&self, nonce: &Nonce, associated: &[u8], message: &[u8]) -> Tag {
+        let begun = self.begin(nonce, 0);
+        let mut ghash = self.ghash.clone();
+        ghash.update(blocks_of(associated));
+        ghash.update(blocks_of(message));
+        ghash.update(&[lengths(associated.len(), message.len())]);
+        let mut tag = ghash.finalize();
+        xor(&mut tag, begun.mask());
+        tag.into()
+    }
+
+    /// Encrypts a message in place. The tag covers data beside it, too.
+    pub(crate) fn seal_beside(&self, nonce: &Nonce, associated: &[u8], data: &mut [u8]) -> Tag {
+        self.schedule
+            .apply(&counter_block(nonce, FIRST), (&mut *data).into());
+        self.tag_of_both(nonce, associated, data)
+    }
+
+    /// Decrypts a message in place that was sealed beside other data. Returns false and changes
+    /// nothing unless the tag is right.
+    pub(crate) fn open_beside(
+        &self,
+        nonce: &Nonce,
+        associated: &[u8],
+        data: &mut [u8],
+        tag: &Tag,
+    ) -> bool {
+        let made = self.tag_of_both(nonce, associated, data);
+        let is_right = u128::from_le_bytes(*tag) == u128::from_le_bytes(made);
+        if is_right {
+            self.schedule
+                .apply(&counter_block(nonce, FIRST), data.into());
+        }
+        is_right
+    }
+
     /// Begins a message that is sealed in pieces.
     pub(crate) fn begin_pieces(&self, nonce: Nonce) -> Sealing {
         Sealing {

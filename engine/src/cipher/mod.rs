@@ -222,10 +222,18 @@ fn derive(
         EncryptionMode::Authenticated => b"farcore 1 authenticated",
         EncryptionMode::SecrecyOnly => b"farcore 1 secrecy only",
     };
-    let info = [label, &epoch.to_be_bytes(), &shard.to_be_bytes()];
+    expand(
+        key,
+        salt,
+        &[label, &epoch.to_be_bytes(), &shard.to_be_bytes()],
+    )
+}
+
+/// The key for what `info` names, by HKDF.
+fn expand(key: &EncryptionKey, salt: &Salt, info: &[&[u8]]) -> EncryptionKey {
     let expand = |bytes: &[u8], subkey: &mut [u8]| {
         Hkdf::<Sha256>::new(Some(salt), bytes)
-            .expand_multi_info(&info, subkey)
+            .expand_multi_info(info, subkey)
             .expect("HKDF-SHA256 gives up to 8160 bytes");
     };
     match key {
@@ -240,6 +248,11 @@ fn derive(
             EncryptionKey::Aes256(*subkey)
         }
     }
+}
+
+/// The AES-GCM for one file of a store, which has a salt of its own.
+pub(crate) fn storage_gcm(key: &EncryptionKey, salt: &Salt) -> Gcm {
+    Gcm::new(Schedule::new(&expand(key, salt, &[b"farcore 1 storage"])))
 }
 
 /// Encrypts and decrypts the far pages of one shard.

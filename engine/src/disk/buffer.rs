@@ -13,6 +13,8 @@ use super::DISK_BLOCK_BYTES;
 pub struct DiskBuffer {
     start: NonNull<u8>,
     layout: Layout,
+    /// Those of its bytes that are in use, from the first one on.
+    used: usize,
 }
 
 // SAFETY: it owns its memory.
@@ -31,22 +33,33 @@ impl DiskBuffer {
         // SAFETY: the length is not 0.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
-            Some(start) => Self { start, layout },
+            Some(start) => Self {
+                start,
+                layout,
+                used: layout.size(),
+            },
             None => handle_alloc_error(layout),
         }
+    }
+
+    /// From now on its first blocks are its bytes: at least one, and at most as many as it was made
+    /// with. The others keep what they hold.
+    pub fn set_blocks(&mut self, blocks: usize) {
+        let bytes = blocks.max(1).saturating_mul(DISK_BLOCK_BYTES);
+        self.used = bytes.min(self.layout.size());
     }
 
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: it owns as many bytes, which are initialized.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+        // SAFETY: it owns as many bytes at least, which are initialized.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.used) }
     }
 
     /// Its bytes, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: it owns as many bytes, which are initialized, and it is borrowed alone.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+        // SAFETY: it owns as many bytes at least, which are initialized, and it is borrowed alone.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.used) }
     }
 }
 

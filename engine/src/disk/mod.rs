@@ -1,7 +1,7 @@
 //! A file on a disk, as a core drives it: requests are submitted, and their completions polled.
 //!
-//! For snapshots and logs, which write through it so that a simulation can tear, lose and reorder
-//! what they write. Nothing in production does yet: only the feature `disk` has it.
+//! The files of a store are written through it, so that a simulation can tear, lose and reorder
+//! what is written. Only the feature `disk` shows it to other crates.
 //!
 //! ```text
 //! submit(token, work, buffer) -> .. in any order .. -> poll: (token, result, buffer)
@@ -101,7 +101,7 @@ pub struct DiskCompletion {
 }
 
 /// A file on a disk. Cost: no lock and no allocation a request.
-pub trait Disk {
+pub trait Disk: std::fmt::Debug {
     /// Bytes that the file may have.
     fn capacity(&self) -> u64;
 
@@ -117,6 +117,24 @@ pub trait Disk {
     /// Has requests performed, and passes on what has completed since the last poll; returns how
     /// many did.
     fn poll(&mut self, each: &mut dyn FnMut(DiskCompletion)) -> usize;
+}
+
+impl<D: Disk + ?Sized> Disk for Box<D> {
+    fn capacity(&self) -> u64 {
+        (**self).capacity()
+    }
+
+    fn room(&self) -> usize {
+        (**self).room()
+    }
+
+    fn submit(&mut self, request: DiskRequest) -> Result<(), DiskRefused> {
+        (**self).submit(request)
+    }
+
+    fn poll(&mut self, each: &mut dyn FnMut(DiskCompletion)) -> usize {
+        (**self).poll(each)
+    }
 }
 
 impl DiskWork {

@@ -5,20 +5,22 @@
 //! - I2: a tree that goes, or becomes another, while it is read is followed by its end or by the
 //!   other: no part of it stays.
 
+use std::path::PathBuf;
+
 use farcore_tuning::Clock;
 
 use crate::client::core::Core;
 use crate::client::long::Routed;
 use crate::client::scan::{Entries, ShardScan};
 use crate::disk::Disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::journal::{
     Dumped, Entry, EntryKind, NO_NODE, Patches, dump_parts, put_root,
 };
 use crate::log::record::{self, RecordView};
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
-use crate::storage::{FileWriter, StorageError};
+use crate::storage::FileWriter;
 use crate::tree::TreeHead;
 
 /// Records of one batch of the scan.
@@ -74,6 +76,7 @@ pub(super) struct BaseWriter<D: Disk> {
     hasher: Hasher128,
     shards: u16,
     file: FileWriter<D>,
+    path: PathBuf,
     /// Entries that are to be written.
     out: Vec<u8>,
     keys: u64,
@@ -90,7 +93,7 @@ impl<D: Disk> BaseWriter<D> {
     pub(super) async fn write(
         core: Core,
         shard: u16,
-        file: FileWriter<D>,
+        (file, path): (FileWriter<D>, PathBuf),
         is_stopping: impl Fn() -> bool + 'static,
     ) -> Result<(BaseSummary, FileWriter<D>)> {
         let (hasher, shards) = core.hasher_and_shards();
@@ -100,6 +103,7 @@ impl<D: Disk> BaseWriter<D> {
             hasher,
             shards,
             file,
+            path,
             out: Vec::new(),
             keys: 0,
             pace: Pace::new(1),
@@ -166,7 +170,12 @@ impl<D: Disk> BaseWriter<D> {
     fn poll(&mut self) -> Result<()> {
         self.file.poll();
         match self.file.error() {
-            Some(error) => Err(StorageError::Disk(error.clone()).into()),
+            Some(error) => {
+                let path = self.path.clone();
+                let reason = error.to_string();
+                let call = "write";
+                Err(StorageError::Io { path, call, reason }.into())
+            },
             None => Ok(()),
         }
     }

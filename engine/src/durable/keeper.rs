@@ -8,6 +8,7 @@
 //! - I2: files that the manifest needs are removed only after a later manifest is durable.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -21,11 +22,11 @@ use crate::client::jobs::spawn_on_core;
 use crate::client::lanes::Shared;
 use crate::config::LogPolicy;
 use crate::disk::{Disk, RingDisk};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
 use crate::reactor::{JournalCommand, JournalFile, JournalSync, Task};
 use crate::storage::{
-    Directory, FileKind, FileReader, FileWriter, Manifest, ManifestFile, StorageError, SuperBlock,
+    BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
 };
 
 /// How often the keeper looks whether a generation is due.
@@ -36,6 +37,8 @@ const WAIT: Duration = Duration::from_millis(2);
 const LOG_BYTES_MIN: u64 = 64 << 20;
 /// Requests that a file's ring has under way.
 const DEPTH: u16 = 8;
+/// Buffers of a file.
+const BUFFERS: usize = 4;
 /// How long after a failure the next base is tried by itself.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
@@ -141,6 +144,8 @@ impl Durable {
             generation: 0,
             base_at: 0,
             failed_at: None,
+            engine: [0; 16],
+            loaded: None,
         };
         keeper.load()?;
         let (orders, received) = mpsc::channel();
@@ -202,6 +207,44 @@ struct Keeper {
     /// Bytes of the journals when the last base was begun.
     base_at: u64,
     failed_at: Option<Instant>,
+    /// The store's own number.
+    engine: [u8; 16],
+    /// The generation whose logs end where the next one's begin, if there is one.
+    loaded: Option<u64>,
+}
+
+/// What a log goes on from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Follows {
+    /// What was not logged: without its base it says nothing.
+    Unknown,
+    /// A store without keys.
+    Nothing,
+    /// The logs of a generation.
+    Generation(u64),
+}
+
+impl Follows {
+    /// Where a super block's free area has it.
+    const AT: std::ops::Range<usize> = 8..16;
+
+    fn of(of: &SuperBlock) -> Self {
+        let code = of.free[Self::AT].first_chunk();
+        match code.map_or(0, |code| u64::from_le_bytes(*code)) {
+            0 => Self::Unknown,
+            1 => Self::Nothing,
+            code => Self::Generation(code - 2),
+        }
+    }
+
+    fn code(self) -> [u8; 8] {
+        let code = match self {
+            Self::Unknown => 0,
+            Self::Nothing => 1,
+            Self::Generation(before) => before + 2,
+        };
+        code.to_le_bytes()
+    }
 }
 
 fn unix_ms() -> u64 {
@@ -257,48 +300,40 @@ impl Keeper {
     /// Loads what the directory holds, and begins to log.
     fn load(&mut self) -> Result<()> {
         let began = Instant::now();
-        let manifest = self.directory.manifest()?;
-        let base = manifest.as_ref().map_or(0, |manifest| manifest.generation);
-        let generations = self.directory.generations()?;
-        let mut ceiling = 0;
-        let mut loads = ShardLoads::new();
-        if base > 0 {
-            loads = self.load_generation((FileKind::Base, base), loads, &mut ceiling)?;
-        }
-        self.generation = base;
-        for generation in generations {
-            self.generation = self.generation.max(generation);
-            if generation >= base {
-                loads = self.load_generation((FileKind::Log, generation), loads, &mut ceiling)?;
+        self.directory.remove_leftovers()?;
+        let Stored { manifest, files } = self.directory.stored()?;
+        let base = manifest.as_ref().map_or(0, |manifest| manifest.base);
+        let (mut ceiling, mut loads) = (0, ShardLoads::new());
+        if let Some(manifest) = manifest.as_ref().filter(|_| base > 0) {
+            let shards = u16::try_from(manifest.files.len()).unwrap_or(u16::MAX);
+            let shards: Vec<u16> = (0..shards).collect();
+            let of = (FileKind::Base, base, &shards[..]);
+            loads = self.load_generation(of, loads, (&mut ceiling, Some(manifest)))?;
+            // A base without its log is of no moment.
+            if files.logs.get(&base) != Some(&shards) {
+                let path = self.directory.path_of(FileKind::Log, base, 0);
+                return Err(StorageError::Missing { path }.into());
             }
+        }
+        for (&generation, shards) in &files.logs {
+            self.generation = self.generation.max(generation);
+            if generation < base || !self.is_next(base, generation, shards)? {
+                continue;
+            }
+            let of = (FileKind::Log, generation, &shards[..]);
+            loads = self.load_generation(of, loads, (&mut ceiling, None))?;
+            self.loaded = Some(generation);
         }
         drop(loads);
         self.order_all(|_| JournalCommand::EndLoading { ceiling })?;
-        {
-            let mut stats = self.state.stats();
-            stats.loaded_entries = self.state.progress.entries.load(Ordering::Relaxed);
-            stats.load_ms = ms(began);
-            stats.last_unix_ms = manifest
-                .as_ref()
-                .filter(|manifest| manifest.generation > 0)
-                .map_or(0, |manifest| manifest.unix_ms);
-            stats.is_logging = self.options.log != LogPolicy::Off;
-            if stats.loaded_entries > 0 {
-                tracing::info!(
-                    entries = stats.loaded_entries,
-                    took_ms = stats.load_ms,
-                    torn_bytes = stats.torn_bytes,
-                    "the data directory is loaded"
-                );
-            }
-        }
-        if let Some(manifest) = &manifest {
-            let bytes = manifest.files.iter().map(|file| file.bytes).sum();
-            self.state.base_bytes.store(bytes, Ordering::Relaxed);
-        }
+        self.engine = match &manifest {
+            Some(manifest) => manifest.engine,
+            None => random_salt()?,
+        };
+        self.note_loaded(began, manifest.as_ref());
         if self.options.log != LogPolicy::Off {
             if manifest.is_none() {
-                let none = Manifest::new(0, self.shards(), unix_ms());
+                let none = self.manifest(0, Vec::new(), 0);
                 self.directory.write_manifest(&none)?;
             }
             self.begin_generation()?;
@@ -306,47 +341,101 @@ impl Keeper {
         Ok(())
     }
 
+    fn note_loaded(&self, began: Instant, manifest: Option<&Manifest>) {
+        let mut stats = self.state.stats();
+        stats.loaded_entries = self.state.progress.entries.load(Ordering::Relaxed);
+        stats.load_ms = ms(began);
+        stats.is_logging = self.options.log != LogPolicy::Off;
+        if let Some(manifest) = manifest.filter(|manifest| manifest.base > 0) {
+            stats.last_unix_ms = manifest.unix_ms;
+            let bytes = manifest.files.iter().map(|file| file.bytes).sum();
+            self.state.base_bytes.store(bytes, Ordering::Relaxed);
+        }
+        if stats.loaded_entries > 0 {
+            tracing::info!(
+                entries = stats.loaded_entries,
+                took_ms = stats.load_ms,
+                torn_bytes = stats.torn_bytes,
+                "the data directory is loaded"
+            );
+        }
+    }
+
+    /// True if the logs of a generation go on where what was loaded ends. Those of a snapshot that
+    /// was not completed, without a log before it, do not.
+    fn is_next(&self, base: u64, generation: u64, shards: &[u16]) -> Result<bool> {
+        for &shard in shards {
+            let path = self.directory.path_of(FileKind::Log, generation, shard);
+            match FileReader::open(&path, self.options.key.as_ref()) {
+                Ok(reader) => {
+                    let of = reader.super_block();
+                    if of.shards as usize != shards.len() {
+                        return Err(StorageError::Missing { path }.into());
+                    }
+                    return Ok(match Follows::of(of) {
+                        _ if generation == base => true,
+                        Follows::Unknown => false,
+                        Follows::Nothing => base == 0 && self.loaded.is_none(),
+                        Follows::Generation(before) => self.loaded == Some(before),
+                    });
+                }
+                Err(StorageError::NotBegun { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // None of them holds anything.
+        Ok(false)
+    }
+
     /// Loads the files of a generation, in parallel.
     fn load_generation(
         &self,
-        (kind, generation): (FileKind, u64),
+        (kind, generation, shards): (FileKind, u64, &[u16]),
         mut loads: ShardLoads,
-        ceiling: &mut Version,
+        (ceiling, manifest): (&mut Version, Option<&Manifest>),
     ) -> Result<ShardLoads> {
-        let files = self.directory.files(kind, generation)?;
         let mut tasks = Vec::new();
-        for (place, path) in files.into_iter().enumerate() {
+        for (place, &shard) in shards.iter().enumerate() {
+            let path = self.directory.path_of(kind, generation, shard);
             let reader = match FileReader::open(&path, self.options.key.as_ref()) {
                 Ok(reader) => reader,
                 // Killed before its first block was durable: it holds nothing.
                 Err(StorageError::NotBegun { .. }) if kind == FileKind::Log => continue,
                 Err(error) => return Err(error.into()),
             };
-            let shard = reader.super_block().shard;
             let load = loads.remove(&shard).unwrap_or_default();
             let progress = Arc::clone(&self.state.progress);
             let core = place % self.shared.cores_shared.len();
-            let job = move |core: Core| Loader::load(core, reader, (load, path), progress);
-            tasks.push((shard, spawn_on_core(&self.shared, core, job)?));
+            let of = (load, path.clone());
+            let job = move |core: Core| Loader::load(core, reader, of, progress);
+            tasks.push((shard, path, spawn_on_core(&self.shared, core, job)?));
         }
         let (mut left, mut failed) = (ShardLoads::new(), None);
-        for (shard, task) in tasks {
-            match task.join().and_then(|loaded| loaded) {
-                Ok(loaded) => {
-                    *ceiling = (*ceiling).max(loaded.ceiling);
-                    if let Some((path, at, bytes)) = loaded.torn {
-                        tracing::warn!(
-                            path = %path.display(),
-                            at,
-                            bytes,
-                            "the end of a log was not whole and is left out"
-                        );
-                        self.state.stats().torn_bytes += bytes;
-                    }
-                    left.insert(shard, loaded.load);
+        for (shard, path, task) in tasks {
+            let loaded = match task.join().and_then(|loaded| loaded) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    failed = failed.or(Some(error));
+                    continue;
                 }
-                Err(error) => failed = failed.or(Some(error)),
+            };
+            let named = manifest.and_then(|manifest| manifest.files.get(usize::from(shard)));
+            if named.is_some_and(|named| named.chain != loaded.chain) {
+                let reason = "it is not the file that the manifest names";
+                failed = Some(StorageError::Corrupt { path, at: 0, reason }.into());
+                continue;
             }
+            *ceiling = (*ceiling).max(loaded.ceiling);
+            if let Some((path, at, bytes)) = loaded.torn {
+                tracing::warn!(
+                    path = %path.display(),
+                    at,
+                    bytes,
+                    "the end of a log was not whole and is left out"
+                );
+                self.state.stats().torn_bytes += bytes;
+            }
+            left.insert(shard, loaded.load);
         }
         failed.map_or(Ok(left), Err)
     }
@@ -390,34 +479,47 @@ impl Keeper {
             unix_ms: unix_ms(),
             seed: self.options.seed,
             hash_tags: self.options.hash_tags,
-            free: [0; 64],
+            free: [0; FREE_BYTES],
         })
     }
 
-    fn create(&self, super_block: &SuperBlock) -> Result<JournalFile> {
-        let SuperBlock {
-            kind,
-            generation,
-            shard,
-            ..
-        } = *super_block;
-        let path = self.directory.path(kind, generation, shard);
-        let disk = RingDisk::create(&path, u64::MAX, DEPTH);
-        let disk = disk.map_err(|error| StorageError::io(&path, "open", &error))?;
+    fn manifest(&self, base: u64, files: Vec<BaseFile>, keys: u64) -> Manifest {
+        Manifest {
+            engine: self.engine,
+            base,
+            files,
+            unix_ms: unix_ms(),
+            keys,
+        }
+    }
+
+    /// Begins a file that was made.
+    fn file_at(&self, path: &Path, super_block: &SuperBlock) -> Result<JournalFile> {
+        let disk = RingDisk::open(path, u64::MAX, DEPTH);
+        let disk = disk.map_err(|error| StorageError::io(path, "open", &error))?;
         let disk: Box<dyn Disk + Send> = Box::new(disk);
-        Ok(FileWriter::new(disk, super_block, self.options.key.as_ref()))
+        let key = self.options.key.as_ref();
+        Ok(FileWriter::new(disk, super_block, key, BUFFERS))
     }
 
     /// Begins a generation: all shards go on in new logs.
     fn begin_generation(&mut self) -> Result<()> {
         let generation = self.generation + 1;
-        let files = (0..self.shards()).map(|shard| {
-            let super_block = self.super_block(FileKind::Log, generation, shard)?;
-            Ok(Mutex::new(Some(self.create(&super_block)?)))
-        });
-        let files = files.collect::<Result<Vec<_>>>()?;
-        self.directory.sync()?;
+        let paths = self.directory.create(FileKind::Log, generation, 0..self.shards())?;
         self.generation = generation;
+        let follows = match (self.options.log, self.loaded) {
+            (LogPolicy::Off, _) => Follows::Unknown,
+            (_, None) => Follows::Nothing,
+            (_, Some(before)) => Follows::Generation(before),
+        };
+        let mut files = Vec::new();
+        for (shard, path) in (0..).zip(paths) {
+            let mut super_block = self.super_block(FileKind::Log, generation, shard)?;
+            super_block.free[Follows::AT].copy_from_slice(&follows.code());
+            files.push(Mutex::new(Some(self.file_at(&path, &super_block)?)));
+        }
+        // What follows goes on where this ends, as long as it is logged.
+        self.loaded = (self.options.log != LogPolicy::Off).then_some(generation);
         let sync = match self.options.log {
             LogPolicy::Always => JournalSync::Always,
             LogPolicy::EverySecond | LogPolicy::Off => JournalSync::EverySecond,
@@ -482,35 +584,35 @@ impl Keeper {
         let files = match written {
             Ok(files) => files,
             Err(error) => {
-                let logs_too = self.options.log == LogPolicy::Off;
-                self.directory.remove_generation(generation, logs_too)?;
+                self.directory.remove_leftovers()?;
                 return Err(error);
             }
         };
-        let mut manifest = Manifest::new(generation, self.shards(), unix_ms());
-        manifest.keys = files.iter().map(|(summary, _)| summary.keys).sum();
-        manifest.files = files.iter().map(|&(_, file)| file).collect();
+        let keys = files.iter().map(|(summary, _)| summary.keys).sum();
+        let named = files.iter().map(|&(_, file)| file).collect();
+        let manifest = self.manifest(generation, named, keys);
         self.directory.write_manifest(&manifest)?;
         self.directory.remove_before(generation)?;
         Ok(SnapshotSummary {
             generation,
-            keys: manifest.keys,
+            keys,
             bytes: files.iter().map(|(summary, _)| summary.bytes).sum(),
             took_ms: ms(began),
         })
     }
 
     /// Has the base of each shard written.
-    fn write_bases(&self, generation: u64) -> Result<Vec<(BaseSummary, ManifestFile)>> {
+    fn write_bases(&self, generation: u64) -> Result<Vec<(BaseSummary, BaseFile)>> {
         let cores = || self.shared.cores_shared.iter();
         self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))?;
         let mut tasks: Vec<Task<Result<(BaseSummary, JournalFile)>>> = Vec::new();
-        for (place, core) in cores().enumerate() {
+        let paths = self.directory.create(FileKind::Base, generation, 0..self.shards())?;
+        for ((place, core), path) in cores().enumerate().zip(paths) {
             let shard = u16::try_from(place).unwrap_or(u16::MAX);
             let mut super_block = self.super_block(FileKind::Base, generation, shard)?;
             let since = core.command_port.journal.since();
             super_block.free[..8].copy_from_slice(&since.to_le_bytes());
-            let file = self.create(&super_block)?;
+            let file = (self.file_at(&path, &super_block)?, path);
             let state = Arc::clone(&self.state);
             let job = move |core: Core| async move {
                 let is_stopping = move || state.is_stopping.load(Ordering::Acquire);
@@ -518,13 +620,12 @@ impl Keeper {
             };
             tasks.push(spawn_on_core(&self.shared, place, job)?);
         }
-        self.directory.sync()?;
         let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().and_then(|done| done)).collect();
         outcomes
             .into_iter()
             .map(|outcome| {
                 let (summary, file) = outcome?;
-                let named = ManifestFile {
+                let named = BaseFile {
                     bytes: file.file_bytes(),
                     chain: file.chain(),
                 };

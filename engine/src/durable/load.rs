@@ -15,14 +15,14 @@ use super::tree_versions::TreeVersions;
 use crate::client::core::Core;
 use crate::client::long::Routed;
 use crate::client::scan::{Cursor, ScanOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, StorageError};
 use crate::journal::{
     Entry, EntryBody, EntryKind, Patches, PutPatch, NodePatch, patch_parts, put_root, restore_parts,
 };
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
-use crate::storage::{FileKind, FileReader, ReadOutcome, StorageError, SuperBlock};
+use crate::storage::{Chain, FileKind, FileReader, ReadOutcome, SuperBlock};
 
 /// Bytes of a step of a tree that one request carries, about.
 const STEP_BYTES: usize = 128 << 10;
@@ -59,6 +59,8 @@ pub(super) struct Loaded {
     /// The greatest version.
     pub(super) ceiling: Version,
     pub(super) load: ShardLoad,
+    /// The digest of the file's blocks.
+    pub(super) chain: Chain,
     /// Of a torn log: its path, where it ends, and how many bytes were cut.
     pub(super) torn: Option<(PathBuf, u64, u64)>,
 }
@@ -140,7 +142,7 @@ impl Loader {
                 ReadOutcome::More => {}
                 ReadOutcome::End if bytes.is_empty() => break,
                 ReadOutcome::End => return Err(loader.damaged(read)),
-                ReadOutcome::Torn { at, cut } => {
+                ReadOutcome::Torn { at, cut, .. } => {
                     let cut = cut + bytes.len() as u64;
                     loader.loaded.torn = Some((loader.path.clone(), at, cut));
                     break;
@@ -148,11 +150,14 @@ impl Loader {
             }
         }
         loader.settle().await?;
+        loader.loaded.chain = reader.chain();
         Ok(loader.loaded)
     }
 
     fn damaged(&self, at: u64) -> Error {
-        StorageError::no_entry(&self.path, at).into()
+        let path = self.path.clone();
+        let reason = "no entry of a journal is there";
+        StorageError::Corrupt { path, at, reason }.into()
     }
 
     /// Applies the whole steps that bytes begin with; returns how many bytes they have.

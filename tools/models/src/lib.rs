@@ -28,7 +28,7 @@ mod collection;
 mod constants;
 #[path = "../../../tuning/card/src/directory.rs"]
 mod directory;
-#[path = "../../../engine/src/error.rs"]
+#[path = "../../../engine/src/error/mod.rs"]
 mod error;
 #[path = "../../../tuning/card/src/handle.rs"]
 mod handle;

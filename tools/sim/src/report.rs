@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_error_is_one_of_a_run_or_of_none() {
-        let source = include_str!("../../../engine/src/error.rs");
+        let source = include_str!("../../../engine/src/error/mod.rs");
         let (_, source) = source.split_once("pub enum Error {").unwrap();
         let (variants, _) = source.split_once("\n}").unwrap();
         let named = variants.lines().filter_map(|line| {

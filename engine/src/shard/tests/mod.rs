@@ -332,6 +332,7 @@ impl Reactor {
             evicts: setting.evicts,
             forgets_lost: setting.forgets_lost,
             key_hasher: KeyHasher::new(move |key| hash_of(hasher, &others, key)),
+            loads: false,
         })
         .unwrap();
         let (producer, consumer) = queue(2 << 20);

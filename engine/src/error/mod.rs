@@ -1,5 +1,7 @@
 //! Every error a caller can meet, each with the limit and the value that met it.
 
+mod storage;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use farcore_tuning::Size;
 
 use crate::collection::TreeKind;
 use crate::constants::{LONG_VALUE_BYTES_MAX, TRANSACTION_KEYS_MAX, VALUE_BYTES_MAX};
+
+pub use self::storage::StorageError;
 
 /// The reason of [`Error::Unavailable`] where the record will not come back.
 pub(crate) const LOST: &str = "it was restarted, was away for longer than lease and keep, or returned a damaged record, so the record is lost for good; write or delete the key, or call `Engine::forget_lost`";
@@ -444,9 +448,18 @@ pub enum Error {
         /// The place of the first key that lies in another shard.
         other: usize,
     },
+    /// The files of the data directory cannot be written or read.
+    #[error(transparent)]
+    Storage(Arc<StorageError>),
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(Arc::new(error))
+    }
 }
 
 impl Error {
