@@ -9,6 +9,8 @@
 //! What the bytes mean is not known here. The formats: docs/internals/storage.md.
 
 pub(crate) mod block;
+pub(crate) mod directory;
+pub(crate) mod manifest;
 
 pub(crate) mod reader;
 pub(crate) mod super_block;

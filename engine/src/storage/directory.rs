@@ -1,0 +1,357 @@
+//! The directory of a store: one process at a time has it, and a manifest says which files count.
+//!
+//! ```text
+//! LOCK            held while the store is open, with the number of the process
+//! MANIFEST        the base and its files; MANIFEST.old is the one before
+//! base-GENERATION-SHARD, log-GENERATION-SHARD         20 and 5 decimal digits
+//! ```
+//!
+//! A store writes its first manifest, without a base, before the logs of its second generation.
+//! Files without a manifest are those of a process that ended before, or a manifest has gone
+//! missing: then the store is not opened, rather than opened without its keys.
+//!
+//! - I1: there is a whole manifest at every moment from the first one on.
+//! - I2: no file that the manifest names is removed, and no log from its base's generation on.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::manifest::{MANIFEST_BYTES_MAX, Manifest};
+use super::super_block::FileKind;
+use crate::error::StorageError;
+
+/// The generation of a store's first logs.
+pub(crate) const FIRST_GENERATION: u64 = 1;
+
+const LOCK: &str = "LOCK";
+const MANIFEST: &str = "MANIFEST";
+const MANIFEST_OLD: &str = "MANIFEST.old";
+const TEMPORARY: &str = ".tmp";
+const GENERATION_DIGITS: usize = 20;
+const SHARD_DIGITS: usize = 5;
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// A data directory that this process has alone.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// Locked until it is closed.
+    _lock: File,
+}
+
+/// The files of a directory by generation: their shards, in order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Files {
+    pub(crate) bases: BTreeMap<u64, Vec<u16>>,
+    pub(crate) logs: BTreeMap<u64, Vec<u16>>,
+}
+
+/// What a directory holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Stored {
+    /// `None` if it is a new store, or one whose process ended before the first manifest.
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) files: Files,
+}
+
+impl Stored {
+    /// Whether nothing was stored.
+    pub(crate) fn is_new(&self) -> bool {
+        self.manifest.is_none() && self.files == Files::default()
+    }
+}
+
+impl FileKind {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// The name of a file.
+fn name_of(kind: FileKind, generation: u64, shard: u16) -> String {
+    let kind = kind.prefix();
+    format!("{kind}-{generation:0GENERATION_DIGITS$}-{shard:0SHARD_DIGITS$}")
+}
+
+/// What a name says, if it is one of [`name_of`].
+fn named(name: &str) -> Option<(FileKind, u64, u16)> {
+    let mut parts = name.split('-');
+    let prefix = parts.next()?;
+    let kinds = [FileKind::Base, FileKind::Log];
+    let kind = kinds.into_iter().find(|kind| kind.prefix() == prefix)?;
+    let generation = parts.next()?.parse().ok()?;
+    let shard = parts.next()?.parse().ok()?;
+    (name_of(kind, generation, shard) == name).then_some((kind, generation, shard))
+}
+
+impl Directory {
+    /// Makes a directory if there is none, and takes it for this process.
+    ///
+    /// # Errors
+    /// It cannot be made or read, or another process has it.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let failed = |call| move |error| StorageError::io(path, call, &error);
+        if !path.is_dir() {
+            let mut builder = DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(path);
+            made.map_err(failed("mkdir"))?;
+            sync(path.parent().unwrap_or(path))?;
+        }
+        let path = path.canonicalize().map_err(failed("realpath"))?;
+        let name = path.join(LOCK);
+        let failed = |call| {
+            let name = &name;
+            move |error| StorageError::io(name, call, &error)
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock = options.mode(0o600).open(&name).map_err(failed("open"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let read = Read::by_ref(&mut lock).take(32).read_to_string(&mut text);
+                let pid = read.ok().and_then(|_| text.trim().parse().ok());
+                let directory = path;
+                return Err(StorageError::Locked { directory, pid });
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                return Err(StorageError::io(&name, "flock", &error));
+            }
+        }
+        lock.set_len(0).map_err(failed("truncate"))?;
+        let text = format!("{}\n", std::process::id());
+        lock.write_all(text.as_bytes()).map_err(failed("write"))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file, whether it is there or not.
+    pub(crate) fn path_of(&self, kind: FileKind, generation: u64, shard: u16) -> PathBuf {
+        self.path.join(name_of(kind, generation, shard))
+    }
+
+    /// Makes files of one generation that are not there yet, empty ones, which are in the directory
+    /// after a crash too. Their paths, in the order of the shards.
+    ///
+    /// # Errors
+    /// One is there, or cannot be made.
+    pub(crate) fn create(
+        &self,
+        kind: FileKind,
+        generation: u64,
+        shards: impl IntoIterator<Item = u16>,
+    ) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for shard in shards {
+            let path = self.path_of(kind, generation, shard);
+            let mut options = OpenOptions::new();
+            let made = options.write(true).create_new(true).mode(0o600).open(&path);
+            made.map_err(|error| StorageError::io(&path, "create", &error))?;
+            paths.push(path);
+        }
+        sync(&self.path)?;
+        Ok(paths)
+    }
+
+    /// The files that there are.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub(crate) fn files(&self) -> Result<Files> {
+        let mut files = Files::default();
+        for name in self.names()? {
+            let Some((kind, generation, shard)) = named(&name) else {
+                continue;
+            };
+            let of_kind = match kind {
+                FileKind::Base => &mut files.bases,
+                FileKind::Log => &mut files.logs,
+            };
+            of_kind.entry(generation).or_default().push(shard);
+        }
+        let shards = files.bases.values_mut().chain(files.logs.values_mut());
+        shards.for_each(|shards| shards.sort_unstable());
+        Ok(files)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let failed = |error| StorageError::io(&self.path, "readdir", &error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            // A name that is no text is not one of a store's files.
+            names.extend(name.into_string().ok());
+        }
+        Ok(names)
+    }
+
+    /// What it holds: the manifest, and all files.
+    ///
+    /// # Errors
+    /// The manifest cannot be read or is damaged, names a file that is missing or of another
+    /// length, or is missing itself although there are files that come after it.
+    pub(crate) fn stored(&self) -> Result<Stored> {
+        let files = self.files()?;
+        let manifest = self.manifest()?;
+        let Some(manifest) = manifest else {
+            self.check_first(&files)?;
+            let manifest = None;
+            return Ok(Stored { manifest, files });
+        };
+        for (shard, file) in (0..).zip(&manifest.files) {
+            let path = self.path_of(FileKind::Base, manifest.base, shard);
+            let found = fs::metadata(&path);
+            let found = found.map_err(|error| StorageError::io(&path, "stat", &error))?;
+            if found.len() != file.bytes {
+                let at = found.len().min(file.bytes);
+                let reason = "it has another length than the manifest says";
+                return Err(StorageError::Corrupt { path, at, reason });
+            }
+        }
+        let manifest = Some(manifest);
+        Ok(Stored { manifest, files })
+    }
+
+    /// Without a manifest there are only logs of the first generation.
+    fn check_first(&self, files: &Files) -> Result<()> {
+        let later = files.logs.iter().filter(|log| *log.0 != FIRST_GENERATION);
+        let named = |kind, (generation, shards): (&u64, &Vec<u16>)| {
+            let shard = shards.first().copied().unwrap_or_default();
+            name_of(kind, *generation, shard)
+        };
+        let mut bases = files.bases.iter().map(|base| named(FileKind::Base, base));
+        let mut logs = later.map(|log| named(FileKind::Log, log));
+        let is_there = self.path.join(MANIFEST_OLD).exists();
+        let old = is_there.then(|| MANIFEST_OLD.to_owned());
+        let file = bases.next().or_else(|| logs.next()).or(old);
+        let directory = self.path.clone();
+        file.map_or(Ok(()), |file| {
+            Err(StorageError::NoManifest { directory, file })
+        })
+    }
+
+    /// The manifest, if there is one.
+    fn manifest(&self) -> Result<Option<Manifest>> {
+        let path = self.path.join(MANIFEST);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| StorageError::io(&path, "open", &error))?,
+        };
+        let damaged = |reason| StorageError::Manifest {
+            path: path.clone(),
+            reason,
+        };
+        let mut bytes = Vec::new();
+        file.take(MANIFEST_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(|error| StorageError::io(&path, "read", &error))?;
+        let text = String::from_utf8(bytes).map_err(|_| damaged("it is no text".to_owned()))?;
+        Manifest::parse(&text).map(Some).map_err(damaged)
+    }
+
+    /// Replaces the manifest, which is kept as the one before. The files that it names must be
+    /// durable.
+    ///
+    /// # Errors
+    /// It cannot be written. Then the manifest is the one before or this one, and whole.
+    pub(crate) fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+        let path = self.path.join(MANIFEST);
+        let old = self.path.join(MANIFEST_OLD);
+        let temporary = self.path.join(format!("{MANIFEST}{TEMPORARY}"));
+        let failed = |call| {
+            let temporary = &temporary;
+            move |error| StorageError::io(temporary, call, &error)
+        };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&temporary).map_err(failed("create"))?;
+        let text = manifest.text();
+        file.write_all(text.as_bytes()).map_err(failed("write"))?;
+        file.sync_all().map_err(failed("fsync"))?;
+        if path.exists() {
+            // A second name for the one that is, or a copy, so that it is there until the rename.
+            remove(&old)?;
+            fs::hard_link(&path, &old)
+                .or_else(|_| fs::copy(&path, &old).map(drop))
+                .map_err(|error| StorageError::io(&old, "link", &error))?;
+        }
+        fs::rename(&temporary, &path).map_err(failed("rename"))?;
+        sync(&self.path)
+    }
+
+    /// Removes what only generations before this one need, but nothing that the manifest does;
+    /// returns how many files that were.
+    ///
+    /// # Errors
+    /// The manifest cannot be read, or a file not removed.
+    pub(crate) fn remove_before(&self, generation: u64) -> Result<usize> {
+        let base = self.manifest()?.map_or(0, |manifest| manifest.base);
+        let generation = generation.min(base);
+        self.remove(|_, of| of < generation)
+    }
+
+    /// Removes what a process left that ended early: temporary files, and files of bases that the
+    /// manifest has never named. Returns how many files that were.
+    ///
+    /// # Errors
+    /// The manifest cannot be read, or a file not removed.
+    pub(crate) fn remove_leftovers(&self) -> Result<usize> {
+        let Some(Manifest { base, .. }) = self.manifest()? else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        for name in self.names()? {
+            if name == format!("{MANIFEST}{TEMPORARY}") {
+                remove(&self.path.join(name))?;
+                count += 1;
+            }
+        }
+        let removed = self.remove(|kind, of| kind == FileKind::Base && of > base)?;
+        Ok(count + removed)
+    }
+
+    fn remove(&self, is_old: impl Fn(FileKind, u64) -> bool) -> Result<usize> {
+        let mut count = 0;
+        for name in self.names()? {
+            if named(&name).is_some_and(|(kind, generation, _)| is_old(kind, generation)) {
+                remove(&self.path.join(name))?;
+                count += 1;
+            }
+        }
+        if count > 0 {
+            sync(&self.path)?;
+        }
+        Ok(count)
+    }
+}
+
+/// Removes a file if it is there.
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|error| StorageError::io(path, "unlink", &error)),
+    }
+}
+
+/// Makes the entries of a directory survive a crash.
+fn sync(directory: &Path) -> Result<()> {
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let synced = File::open(directory).and_then(|file| file.sync_all());
+    synced.map_err(|error| StorageError::io(directory, "fsync", &error))
+}
