@@ -58,10 +58,10 @@ impl Manifest {
         );
         for (shard, BaseFile { bytes, chain }) in self.files.iter().enumerate() {
             // Text takes whatever is written.
-            drop(writeln!(text, "file {shard} {bytes} {:032x}", chain.0));
+            let _ = writeln!(text, "file {shard} {bytes} {:032x}", chain.0);
         }
         let checksum = xxh3_128(text.as_bytes());
-        drop(writeln!(text, "checksum {checksum:032x}"));
+        let _ = writeln!(text, "checksum {checksum:032x}");
         text
     }
 

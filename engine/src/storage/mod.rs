@@ -13,6 +13,8 @@ pub(crate) mod directory;
 pub(crate) mod manifest;
 
 pub(crate) mod reader;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 pub(crate) mod super_block;
 #[cfg(test)]
 mod tests;
