@@ -91,6 +91,9 @@ pub use self::observe::recorder::{Recorder, Recording};
 pub use self::observe::removals::{Removal, RemovedKeys};
 pub use self::observe::statistics;
 pub use self::reactor::Task;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::storage::simulated::{SimulatedLog, read_simulated};
 pub use self::tree::{
     TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeMap, TreeOp,
     TreeOutcome, TreeProgram, TreeProgramMode, TreeProgramRun, TreeScore, TreeScoreBound,

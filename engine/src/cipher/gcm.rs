@@ -475,6 +475,26 @@ mod tests {
         }
 
         #[test]
+        fn messages_beside_other_data_are_sealed_as_by_another_implementation(key in keys(), nonce: Nonce, plain in whole_units(90), associated in whole_units(5), place in any::<prop::sample::Index>()) {
+            let gcm = gcm(&key);
+            let mut data = plain.clone();
+            let tag = gcm.seal_beside(&nonce, &associated, &mut data);
+            let (sealed, known) = reference(&key, &nonce, &associated, &plain);
+            prop_assert_eq!((&data, &tag[..]), (&sealed, &known[..]));
+            let mut all = [&associated[..], &data, &tag].concat();
+            let place = place.index(all.len());
+            all[place] ^= 1;
+            let (other, rest) = all.split_at_mut(associated.len());
+            let (changed, wrong) = rest.split_at_mut(data.len());
+            let before = changed.to_vec();
+            let wrong = wrong[..].try_into().unwrap();
+            prop_assert!(!gcm.open_beside(&nonce, other, changed, wrong));
+            prop_assert_eq!(changed, &before[..]);
+            prop_assert!(gcm.open_beside(&nonce, &associated, &mut data, &tag));
+            prop_assert_eq!(data, plain);
+        }
+
+        #[test]
         fn pieces_are_sealed_as_the_whole(key in keys(), nonce: Nonce, plain in whole_units(1400), cuts in prop::collection::vec(1usize..600, 1..9)) {
             let gcm = gcm(&key);
             let mut target = vec![0; plain.len()];

@@ -213,3 +213,66 @@ impl Sealer {
         is_whole.then_some((header, tag))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: Salt = [6; 16];
+
+    fn sealed(number: u64, payload: &[u8], is_end: bool) -> Vec<u8> {
+        let mut block = vec![0; block_bytes(payload.len())];
+        block[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+        let header = BlockHeader {
+            number,
+            place: 4096,
+            position: 9,
+            durable: 1,
+            bytes: u32::try_from(payload.len()).unwrap(),
+            is_end,
+        };
+        Sealer::new(None, SALT).seal(&header, &mut block);
+        block
+    }
+
+    #[test]
+    fn any_bytes_with_a_right_tag_are_one_block_or_none() {
+        let sealer = Sealer::new(None, SALT);
+        let last = sealed(2, &[5; END_BYTES], true);
+        farcore_fuzz::Target::new("block")
+            .seeds([
+                sealed(1, &[3; 90], false),
+                sealed(7, &[4; 5000], false),
+                last,
+            ])
+            .longest(9000)
+            .run(|bytes| {
+                let mut memory = bytes.to_vec();
+                assert!(sealer.open(0, &mut memory).is_none(), "of another place");
+                assert!(memory == bytes, "what is no block stays");
+                memory.resize(bytes.len().max(DISK_BLOCK_BYTES), 0);
+                memory[..8].copy_from_slice(&SALT[..8]);
+                memory[16..24].copy_from_slice(&4096u64.to_le_bytes());
+                let Some(header) = BlockHeader::read(&SALT, 4096, &memory) else {
+                    assert!(sealer.open(4096, &mut memory).is_none());
+                    return;
+                };
+                assert!(header.payload_bytes() <= PAYLOAD_BYTES_MAX);
+                assert!(header.block_bytes() <= BLOCK_BYTES_MAX);
+                let Some(block) = memory.get_mut(..header.block_bytes()) else {
+                    assert!(sealer.open(4096, &mut memory).is_none());
+                    return;
+                };
+                let before = block.to_vec();
+                let tag = sealer.sum(block);
+                block[TAG_AT..HEADER_BYTES].copy_from_slice(&tag);
+                assert_eq!(sealer.open(4096, &mut memory), Some((header, tag)));
+                let mut again = before.clone();
+                assert_eq!(sealer.seal(&header, &mut again), tag);
+                assert!(again == memory[..again.len()], "it is sealed again alike");
+                let end = FileEnd::from_payload(&before[HEADER_BYTES..][..END_BYTES]);
+                let payload = end.map(FileEnd::to_payload);
+                assert_eq!(payload.as_ref().map(|bytes| &bytes[..]), before.get(64..96));
+            });
+    }
+}

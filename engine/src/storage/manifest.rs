@@ -58,10 +58,10 @@ impl Manifest {
         );
         for (shard, BaseFile { bytes, chain }) in self.files.iter().enumerate() {
             // Text takes whatever is written.
-            drop(writeln!(text, "file {shard} {bytes} {:032x}", chain.0));
+            let _ = writeln!(text, "file {shard} {bytes} {:032x}", chain.0);
         }
         let checksum = xxh3_128(text.as_bytes());
-        drop(writeln!(text, "checksum {checksum:032x}"));
+        let _ = writeln!(text, "checksum {checksum:032x}");
         text
     }
 
@@ -119,13 +119,18 @@ impl Manifest {
         if (base == 0) != files.is_empty() {
             return Err(format!("base {base} has {shards} files"));
         }
-        Ok(Self {
+        let read = Self {
             engine,
             base,
             files,
             unix_ms,
             keys,
-        })
+        };
+        // Other ends of lines, and whatever else was not looked at.
+        let is_alike = read.text() == text;
+        is_alike
+            .then_some(read)
+            .ok_or_else(|| "its lines do not end as they were written".to_owned())
     }
 }
 

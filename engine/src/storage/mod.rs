@@ -12,6 +12,8 @@ mod block;
 mod directory;
 mod manifest;
 mod reader;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 mod super_block;
 #[cfg(test)]
 mod tests;

@@ -147,3 +147,45 @@ impl SuperBlock {
         Ok((read, sealer))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_with_a_right_checksum_are_a_super_block_or_none() {
+        let super_block = SuperBlock {
+            kind: FileKind::Log,
+            generation: 1,
+            shard: 2,
+            shards: 3,
+            salt: [4; 16],
+            unix_ms: 5,
+            seed: 6,
+            hash_tags: true,
+            free: [7; FREE_BYTES],
+        };
+        let mut seed = [0; SUPER_BYTES];
+        super_block.write(&Sealer::new(None, super_block.salt), &mut seed);
+        farcore_fuzz::Target::new("super block")
+            .seeds([seed[..SEAL_AT].to_vec(), seed.to_vec()])
+            .longest(SUPER_BYTES)
+            .run(|bytes| {
+                let path = Path::new("file");
+                let parsed = |bytes: &[u8]| SuperBlock::parse(path, bytes, 8192, None);
+                assert!(parsed(bytes).is_err() || bytes[..SUPER_BYTES] == seed);
+                let mut memory = [0; SUPER_BYTES];
+                let count = bytes.len().min(CHECKSUM_AT);
+                memory[..count].copy_from_slice(&bytes[..count]);
+                let checksum = xxh3_128(&memory[..CHECKSUM_AT]).to_le_bytes();
+                memory[CHECKSUM_AT..].copy_from_slice(&checksum);
+                if let Ok((read, sealer)) = parsed(&memory) {
+                    let mut again = [0; SUPER_BYTES];
+                    read.write(&sealer, &mut again);
+                    let (found, _) = parsed(&again).unwrap();
+                    assert_eq!(found, read);
+                    assert_eq!(again[32..SEAL_AT], memory[32..SEAL_AT]);
+                }
+            });
+    }
+}

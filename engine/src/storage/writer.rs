@@ -33,9 +33,9 @@ const BUFFERS: std::ops::RangeInclusive<usize> = 2..=4;
 /// The token of a sync. Those of writes are places in a short table.
 const SYNC: u64 = u64::MAX;
 
-/// A place in the file and the stream: so many blocks, the super block among them, and bytes.
+/// How far something has come: blocks, the super block among them, and bytes of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Extent {
+struct Position {
     blocks: u64,
     bytes: u64,
 }
@@ -44,7 +44,7 @@ struct Extent {
 #[derive(Debug)]
 struct Sealed {
     /// Blocks and bytes of the stream before it.
-    before: Extent,
+    before: Position,
     place: u64,
     /// `None` while the disk has it.
     buffer: Option<DiskBuffer>,
@@ -70,12 +70,12 @@ struct Blocks {
     /// Submitted, by token.
     under_way: [Option<Sealed>; *BUFFERS.end()],
     /// What was sealed, and where the next block lies.
-    sealed: Extent,
+    sealed: Position,
     place: u64,
     chain: Chain,
-    durable: Extent,
+    durable: Position,
     /// The sync under way, with what had been written when it began.
-    syncing: Option<Extent>,
+    syncing: Option<Position>,
     /// Blocks that are to be durable next, and after that.
     goal: u64,
     later: u64,
@@ -104,7 +104,7 @@ impl<D: Disk> FileWriter<D> {
         first.set_blocks(SUPER_BYTES / DISK_BLOCK_BYTES);
         let mut due = VecDeque::with_capacity(buffers);
         due.push_back(Sealed {
-            before: Extent::default(),
+            before: Position::default(),
             place: 0,
             buffer: Some(first),
         });
@@ -115,13 +115,13 @@ impl<D: Disk> FileWriter<D> {
             filled: 0,
             due,
             under_way: [const { None }; *BUFFERS.end()],
-            sealed: Extent {
+            sealed: Position {
                 blocks: 1,
                 bytes: 0,
             },
             place: SUPER_BYTES as u64,
             chain: Chain::default(),
-            durable: Extent::default(),
+            durable: Position::default(),
             syncing: None,
             goal: 1,
             later: 0,
@@ -367,7 +367,7 @@ impl Blocks {
     }
 
     /// What was written: all before the first block that was not.
-    fn written(&self) -> Extent {
+    fn written(&self) -> Position {
         let under_way = self.under_way.iter().flatten();
         let first = under_way.chain(&self.due).map(|block| block.before);
         first

@@ -1,6 +1,7 @@
 //! Files that are written over a disk in memory, crashed, damaged and read back.
 
 mod damage;
+mod directory;
 mod disk;
 mod streams;
 

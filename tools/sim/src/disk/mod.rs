@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod appended;
 #[cfg(test)]
+mod stored;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
