@@ -28,7 +28,7 @@ use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::message::hash::Hasher128;
 use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, LocalMemory, Stats};
 use crate::reactor::{
-    self, Command, CommandPort, CoreShared, Job, Reactor, ReactorOptions, Task, Watchdog,
+    self, Command, CommandPort, CoreShared, Reactor, ReactorOptions, Task, Watchdog,
     is_core_of, serve_current_core,
 };
 use crate::shard::{Shard, ShardOptions, Shortfall};

@@ -7,15 +7,16 @@
 //!   the base has seen.
 //! - I2: files that the manifest needs are removed only after a later manifest is durable.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::base::{BaseSummary, BaseWriter};
-use super::load::{LoadProgress, Loader, ShardLoad};
+use super::load::{LoadProgress, Loader, ShardLoad, Until, last_mark};
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::client::core::Core;
 use crate::client::jobs::spawn_on_core;
@@ -24,13 +25,15 @@ use crate::config::LogPolicy;
 use crate::disk::{Disk, RingDisk};
 use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
-use crate::reactor::{JournalCommand, JournalFile, JournalSync, Task};
+use crate::reactor::{CoreShared, JournalCommand, JournalFile, JournalSync, Task};
 use crate::storage::{
     BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
 };
 
 /// How often the keeper looks whether a generation is due.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(50);
+/// How often a mark is made.
+const MARK: Duration = Duration::from_millis(900);
 /// How often it looks whether what it waits for has come.
 const WAIT: Duration = Duration::from_millis(2);
 /// Bytes of logs below which no new base is due.
@@ -111,6 +114,8 @@ struct State {
     /// Jobs on cores look at it, to end early.
     progress: Arc<LoadProgress>,
     base_bytes: AtomicU64,
+    /// Bases of the snapshot under way that are written, or have failed.
+    bases: AtomicUsize,
 }
 
 impl State {
@@ -146,6 +151,11 @@ impl Durable {
             failed_at: None,
             engine: [0; 16],
             loaded: None,
+            marked: Marked {
+                count: Cell::new(0),
+                appended: Cell::new(0),
+                due: Cell::new(Instant::now()),
+            },
         };
         keeper.load()?;
         let (orders, received) = mpsc::channel();
@@ -196,6 +206,19 @@ impl Durable {
     }
 }
 
+/// Gives a command to each core; returns their tickets.
+fn give(
+    cores: &[Arc<CoreShared>],
+    commands: impl IntoIterator<Item = JournalCommand>,
+) -> Vec<u64> {
+    let each = cores.iter().zip(commands).map(|(core, command)| {
+        let ticket = core.command_port.journal.give(command);
+        core.command_port.wakeup.ring(0);
+        ticket
+    });
+    each.collect()
+}
+
 /// The keeper's own part.
 struct Keeper {
     shared: Arc<Shared>,
@@ -211,6 +234,24 @@ struct Keeper {
     engine: [u8; 16],
     /// The generation whose logs end where the next one's begin, if there is one.
     loaded: Option<u64>,
+    marked: Marked,
+}
+
+/// The last mark.
+struct Marked {
+    /// Its number.
+    count: Cell<u64>,
+    /// How much was logged until then.
+    appended: Cell<u64>,
+    due: Cell<Instant>,
+}
+
+/// Where a super block's free area says that each answer that was given is in the log.
+const KEEPS_ALL_AT: usize = 16;
+
+/// True if a log has all that was answered.
+fn keeps_all(of: &SuperBlock) -> bool {
+    of.free[KEEPS_ALL_AT] != 0
 }
 
 /// What a log goes on from.
@@ -270,6 +311,7 @@ impl Keeper {
                 Ok(Order::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
+            self.mark_if_due();
             if self.is_base_due() {
                 let _ = self.snapshot();
             }
@@ -325,7 +367,7 @@ impl Keeper {
             self.loaded = Some(generation);
         }
         drop(loads);
-        self.order_all(|_| JournalCommand::EndLoading { ceiling })?;
+        self.order_all(|| JournalCommand::EndLoading { ceiling })?;
         self.engine = match &manifest {
             Some(manifest) => manifest.engine,
             None => random_salt()?,
@@ -387,6 +429,26 @@ impl Keeper {
         Ok(false)
     }
 
+    /// How far the logs of a generation are loaded: to where all of them were at one moment, unless
+    /// each answer that was given must be found in them.
+    fn common_end(&self, generation: u64, shards: &[u16]) -> Result<Until> {
+        if shards.len() == 1 {
+            return Ok(Until::End);
+        }
+        let mut ends = Vec::new();
+        for &shard in shards {
+            let path = self.directory.path_of(FileKind::Log, generation, shard);
+            match FileReader::open(&path, self.options.key.as_ref()) {
+                Ok(reader) if keeps_all(reader.super_block()) => return Ok(Until::End),
+                Ok(reader) => ends.push(thread::spawn(move || last_mark(reader, &path))),
+                Err(StorageError::NotBegun { .. }) => ends.push(thread::spawn(|| Ok(Until::Start))),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let ends = ends.into_iter().map(|end| end.join().unwrap_or(Err(Error::Closed)));
+        Ok(Until::common(ends.collect::<Result<Vec<_>>>()?))
+    }
+
     /// Loads the files of a generation, in parallel.
     fn load_generation(
         &self,
@@ -394,6 +456,10 @@ impl Keeper {
         mut loads: ShardLoads,
         (ceiling, manifest): (&mut Version, Option<&Manifest>),
     ) -> Result<ShardLoads> {
+        let until = match kind {
+            FileKind::Base => Until::End,
+            FileKind::Log => self.common_end(generation, shards)?,
+        };
         let mut tasks = Vec::new();
         for (place, &shard) in shards.iter().enumerate() {
             let path = self.directory.path_of(kind, generation, shard);
@@ -407,7 +473,7 @@ impl Keeper {
             let progress = Arc::clone(&self.state.progress);
             let core = place % self.shared.cores_shared.len();
             let of = (load, path.clone());
-            let job = move |core: Core| Loader::load(core, reader, of, progress);
+            let job = move |core: Core| Loader::load(core, reader, of, (until, progress));
             tasks.push((shard, path, spawn_on_core(&self.shared, core, job)?));
         }
         let (mut left, mut failed) = (ShardLoads::new(), None);
@@ -441,17 +507,61 @@ impl Keeper {
     }
 
     /// Gives each core a command, and waits until all have carried it out.
-    fn order_all(&self, command: impl Fn(usize) -> JournalCommand) -> Result<()> {
-        let cores = self.shared.cores_shared.iter().enumerate();
-        let tickets: Vec<u64> = cores
-            .map(|(place, core)| {
-                let ticket = core.command_port.journal.give(command(place));
-                core.command_port.wakeup.ring(0);
-                ticket
-            })
-            .collect();
+    fn order_all(&self, command: impl Fn() -> JournalCommand) -> Result<()> {
+        let tickets = give(&self.shared.cores_shared, self.shared.cores_shared.iter().map(|_| command()));
         let cores = || self.shared.cores_shared.iter().zip(&tickets);
         self.wait(|| cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)))
+    }
+
+    /// Gives each core a command at one moment: while none of them serves a client. Where they do
+    /// not come to rest soon, each carries it out when it comes to it.
+    fn order_at_once(&self, commands: Vec<JournalCommand>) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |mut core: Core| async move {
+            let count = shared.cores_shared.len();
+            let is_alone = count == 1;
+            let entered = match is_alone {
+                true => Ok(()),
+                false => core.enter_sections(0..count, &[]).await,
+            };
+            if let Err(error) = &entered {
+                tracing::warn!(%error, "the shards did not come to rest together");
+            }
+            let tickets = give(&shared.cores_shared, commands);
+            let cores = || shared.cores_shared.iter().zip(&tickets);
+            while !cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)) {
+                core.yield_now().await;
+            }
+            if entered.is_ok() && !is_alone && core.leave_sections().await.is_err() {
+                tracing::warn!("the shards were at rest for too long");
+            }
+        };
+        spawn_on_core(&self.shared, 0, job)?.join()
+    }
+
+    /// Notes in all logs that the shards are at rest, if anything was logged since.
+    fn mark(&self) -> Result<()> {
+        self.marked.due.set(Instant::now());
+        if self.options.log != LogPolicy::EverySecond || self.shards() == 1 {
+            return Ok(());
+        }
+        let number = self.marked.count.get() + 1;
+        self.marked.count.set(number);
+        let commands = (0..self.shards()).map(|_| JournalCommand::Mark { number });
+        self.order_at_once(commands.collect())?;
+        self.marked.appended.set(self.appended());
+        Ok(())
+    }
+
+    /// Makes a mark if one is due.
+    fn mark_if_due(&self) {
+        let is_due = self.marked.due.get().elapsed() >= MARK;
+        if is_due && self.appended() != self.marked.appended.get() {
+            // Without one, more of the logs is left out after a crash.
+            if let Err(error) = self.mark() && !self.is_stopping() {
+                tracing::warn!(%error, "the logs were not marked");
+            }
+        }
     }
 
     fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
@@ -461,6 +571,7 @@ impl Keeper {
                 return Err(Error::Closed);
             }
             thread::sleep(WAIT);
+            self.mark_if_due();
         }
         Ok(())
     }
@@ -516,7 +627,8 @@ impl Keeper {
         for (shard, path) in (0..).zip(paths) {
             let mut super_block = self.super_block(FileKind::Log, generation, shard)?;
             super_block.free[Follows::AT].copy_from_slice(&follows.code());
-            files.push(Mutex::new(Some(self.file_at(&path, &super_block)?)));
+            super_block.free[KEEPS_ALL_AT] = u8::from(self.options.log == LogPolicy::Always);
+            files.push(self.file_at(&path, &super_block)?);
         }
         // What follows goes on where this ends, as long as it is logged.
         self.loaded = (self.options.log != LogPolicy::Off).then_some(generation);
@@ -524,15 +636,12 @@ impl Keeper {
             LogPolicy::Always => JournalSync::Always,
             LogPolicy::EverySecond | LogPolicy::Off => JournalSync::EverySecond,
         };
-        let taken = |place: usize| {
-            let mut file = files[place].lock().unwrap_or_else(PoisonError::into_inner);
-            Box::new(file.take().expect("each file is taken once"))
-        };
-        self.order_all(|place| JournalCommand::Begin {
+        let commands = files.into_iter().map(|file| JournalCommand::Begin {
             generation,
-            file: taken(place),
+            file: Box::new(file),
             sync,
-        })
+        });
+        self.order_at_once(commands.collect())
     }
 
     fn snapshot(&mut self) -> Result<SnapshotSummary> {
@@ -577,7 +686,7 @@ impl Keeper {
             Ok(files)
         });
         if self.options.log == LogPolicy::Off {
-            self.order_all(|_| JournalCommand::End)?;
+            self.order_at_once((0..self.shards()).map(|_| JournalCommand::End).collect())?;
             let cores = || self.shared.cores_shared.iter();
             self.wait(|| cores().all(|core| core.command_port.journal.is_finished(generation)))?;
         }
@@ -606,6 +715,7 @@ impl Keeper {
         let cores = || self.shared.cores_shared.iter();
         self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))?;
         let mut tasks: Vec<Task<Result<(BaseSummary, JournalFile)>>> = Vec::new();
+        self.state.bases.store(0, Ordering::Release);
         let paths = self.directory.create(FileKind::Base, generation, 0..self.shards())?;
         for ((place, core), path) in cores().enumerate().zip(paths) {
             let shard = u16::try_from(place).unwrap_or(u16::MAX);
@@ -615,10 +725,20 @@ impl Keeper {
             let file = (self.file_at(&path, &super_block)?, path);
             let state = Arc::clone(&self.state);
             let job = move |core: Core| async move {
-                let is_stopping = move || state.is_stopping.load(Ordering::Acquire);
-                BaseWriter::write(core, shard, file, is_stopping).await
+                let is_stopping = {
+                    let state = Arc::clone(&state);
+                    move || state.is_stopping.load(Ordering::Acquire)
+                };
+                let written = BaseWriter::write(core, shard, file, is_stopping).await;
+                state.bases.fetch_add(1, Ordering::AcqRel);
+                written
             };
             tasks.push(spawn_on_core(&self.shared, place, job)?);
+        }
+        // A job that ends without having written its base is seen when it is joined.
+        while self.state.bases.load(Ordering::Acquire) < tasks.len() && !self.is_stopping() {
+            thread::sleep(WAIT);
+            self.mark_if_due();
         }
         let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().and_then(|done| done)).collect();
         outcomes
@@ -634,8 +754,9 @@ impl Keeper {
             .collect()
     }
 
-    /// Waits until all that was appended until now is durable.
+    /// Waits until all that was appended until now is durable, and loaded after a crash.
     fn settle_logs(&self) -> Result<()> {
+        self.mark()?;
         let cores = || self.shared.cores_shared.iter();
         let appended: Vec<u64> = cores()
             .map(|core| core.command_port.journal.appended())

@@ -7,7 +7,7 @@
 //!   loading with an error that names the file.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +28,66 @@ use crate::storage::{Chain, FileKind, FileReader, ReadOutcome, SuperBlock};
 const STEP_BYTES: usize = 128 << 10;
 /// Requests between two looks at their answers.
 const SENDS_A_POLL: u64 = 32;
+
+/// How far a file is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    /// Nothing of it.
+    Start,
+    /// Until a mark.
+    Mark(u64),
+    /// All of it.
+    End,
+}
+
+impl Until {
+    /// How far the logs of a generation can be loaded, so that all end at one moment: of each, the
+    /// last mark, or `End` if it was finished.
+    pub(super) fn common(ends: impl IntoIterator<Item = Self>) -> Self {
+        let rank = |until: &Self| match *until {
+            Self::Start => 0,
+            Self::Mark(number) => number,
+            Self::End => u64::MAX,
+        };
+        ends.into_iter().min_by_key(rank).unwrap_or(Self::End)
+    }
+}
+
+/// Reads a log to its end: its last mark, or [`Until::End`] if it was finished.
+///
+/// # Errors
+/// It cannot be read, or is damaged.
+pub(super) fn last_mark(mut reader: FileReader, path: &Path) -> Result<Until> {
+    let (mut bytes, mut last) = (Vec::new(), Until::Start);
+    loop {
+        let outcome = reader.read(&mut bytes)?;
+        let mut at = 0;
+        loop {
+            match Entry::parse(&bytes[at..]) {
+                Ok(Some((entry, length))) => {
+                    if let Ok(EntryBody::Mark { number }) = entry.body()
+                        && entry.kind == EntryKind::Mark
+                    {
+                        last = Until::Mark(number);
+                    }
+                    at += length;
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    let (path, at) = (path.to_owned(), reader.position());
+                    let reason = "no entry of a journal is there";
+                    return Err(StorageError::Corrupt { path, at, reason }.into());
+                }
+            }
+        }
+        bytes.drain(..at);
+        match outcome {
+            ReadOutcome::More => {}
+            ReadOutcome::End => return Ok(Until::End),
+            ReadOutcome::Torn { .. } => return Ok(last),
+        }
+    }
+}
 
 /// A long value whose pieces were read, and that no key has yet.
 #[derive(Debug)]
@@ -91,6 +151,9 @@ pub(super) struct Loader {
     since: Option<Version>,
     loaded: Loaded,
     progress: Arc<LoadProgress>,
+    until: Until,
+    /// What follows is left out.
+    is_over: bool,
     encoded: Vec<u8>,
     sent: u64,
     failed: Option<Error>,
@@ -105,7 +168,7 @@ impl Loader {
         core: Core,
         mut reader: FileReader,
         (load, path): (ShardLoad, PathBuf),
-        progress: Arc<LoadProgress>,
+        (until, progress): (Until, Arc<LoadProgress>),
     ) -> Result<Loaded> {
         let (hasher, shards) = core.hasher_and_shards();
         let of = reader.super_block();
@@ -125,6 +188,8 @@ impl Loader {
                 ..Loaded::default()
             },
             progress,
+            until,
+            is_over: until == Until::Start,
             encoded: Vec::new(),
             sent: 0,
             failed: None,
@@ -138,6 +203,9 @@ impl Loader {
             before = read;
             let taken = loader.take(&bytes).await?;
             bytes.drain(..taken);
+            if loader.is_over {
+                break;
+            }
             match outcome {
                 ReadOutcome::More => {}
                 ReadOutcome::End if bytes.is_empty() => break,
@@ -177,12 +245,15 @@ impl Loader {
                     Err(_) => return Err(self.damaged(end as u64)),
                 }
             }
-            while done < end {
+            while done < end && !self.is_over {
                 let Ok(Some((entry, length))) = Entry::parse(&bytes[done..]) else {
                     return Err(self.damaged(done as u64));
                 };
                 self.apply(&entry).await?;
                 done += length;
+            }
+            if self.is_over {
+                return Ok(done);
             }
         }
     }
@@ -224,6 +295,10 @@ impl Loader {
             EntryBody::Clear => {
                 load.trees.clear();
                 self.clear(version).await
+            }
+            EntryBody::Mark { number } => {
+                self.is_over = self.until == Until::Mark(number);
+                Ok(())
             }
             EntryBody::LongBegin { id, length } => {
                 let long = LongLoad {

@@ -10,6 +10,7 @@
 //! long begin: | id:64 | length:64 |             its pieces follow, in their order
 //! long piece: | id:64 | bytes |                 no key
 //! long put:   | id:64 | expiry:64, if it expires |
+//! mark:       | number:64 |                      no key
 //! delete, clear: nothing; a clear has no key
 //! ```
 //!
@@ -47,6 +48,8 @@ pub(crate) enum EntryKind {
     LongPiece = 8,
     /// A key holds it.
     LongPut = 9,
+    /// All shards were at rest here, at one moment.
+    Mark = 10,
 }
 
 impl EntryKind {
@@ -62,6 +65,7 @@ impl EntryKind {
             Self::LongBegin,
             Self::LongPiece,
             Self::LongPut,
+            Self::Mark,
         ];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -100,6 +104,9 @@ pub(crate) enum EntryBody<'a> {
     LongPut {
         id: u64,
         expiry_ms: Option<u64>,
+    },
+    Mark {
+        number: u64,
     },
 }
 
@@ -183,7 +190,10 @@ impl<'a> Entry<'a> {
             key: &bytes[ENTRY_HEAD_BYTES..body],
             body: &bytes[body..end],
         };
-        let is_keyless = matches!(kind, EntryKind::Clear | EntryKind::LongPiece);
+        let is_keyless = matches!(
+            kind,
+            EntryKind::Clear | EntryKind::LongPiece | EntryKind::Mark
+        );
         if is_keyless != entry.key.is_empty() {
             return Err(NoEntry);
         }
@@ -225,6 +235,10 @@ impl<'a> Entry<'a> {
                 length: word(body, 8)?,
             },
             EntryKind::LongBegin => return None,
+            EntryKind::Mark if body.len() == 8 => EntryBody::Mark {
+                number: word(body, 0)?,
+            },
+            EntryKind::Mark => return None,
             EntryKind::LongPiece => EntryBody::LongPiece {
                 id: word(body, 0)?,
                 bytes: body.get(8..)?,

@@ -12,7 +12,7 @@
 //!
 //! - J1: the entries of one key are in the order of their versions.
 //! - J2: the entries of one step of a shard follow each other, and all but the last have the flag
-//!   [`MORE`]: a reader applies all of them or none.
+//!   `MORE`: a reader applies all of them or none.
 //! - J3: an entry says what is, not what was done: the whole value of a key, the bytes of a node.
 //!   Only a touch says what changes in a node, and it follows an entry with the node as it was.
 
@@ -20,11 +20,11 @@ mod entry;
 mod patch;
 mod restore;
 
-pub(crate) use self::entry::{Entry, EntryBody, EntryKind, MORE, NoEntry};
+pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
 pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, put_root};
 
 pub(crate) use self::restore::{
-    DUMPED_HEAD_BYTES, Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts,
+    Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts,
     restored,
 };
 use crate::message::operation::Version;

@@ -31,6 +31,8 @@ pub(crate) enum JournalCommand {
         file: Box<JournalFile>,
         sync: JournalSync,
     },
+    /// All shards are at rest: this is noted under a number, and made durable at once.
+    Mark { number: u64 },
     /// Changes are not kept from now on. The file is finished.
     End,
 }

@@ -63,6 +63,8 @@ pub(super) struct Journaling {
     drafts_from: u64,
     /// Answers are held.
     pub(super) holds: bool,
+    /// The engine closes, and no job is left: the file is finished once all is in it.
+    is_last: bool,
 }
 
 impl Journaling {
@@ -80,6 +82,7 @@ impl Journaling {
             is_failing: false,
             drafts_from: 0,
             holds: false,
+            is_last: false,
         }
     }
 
@@ -95,9 +98,14 @@ impl Journaling {
         self.file.is_some() || self.port.has_command() || !self.closing.is_empty()
     }
 
+    /// Nothing follows: has the file finished once it has all.
+    pub(super) fn finish(&mut self) {
+        self.is_last = true;
+    }
+
     /// True if nothing is on its way.
     pub(super) fn is_settled(&self) -> bool {
-        let is_synced = |open: &OpenFile| open.synced() == self.passed;
+        let is_synced = |open: &OpenFile| open.synced() == self.passed && !self.is_last;
         !self.port.has_command()
             && self.next.is_none()
             && self.ended.is_none()
@@ -122,10 +130,18 @@ impl Journaling {
             busy = true;
         }
         busy |= self.pass(shard);
+        if self.is_last && is_idle && self.next.is_none() && self.ended.is_none() {
+            let has_all = shard.journal().is_none_or(|journal| journal.waiting().is_empty());
+            if has_all && self.file.is_some() {
+                self.turn_over();
+            }
+        }
         busy |= self.poll(now_ns, is_idle);
         self.mind_failures(now_ns);
         let is_full = shard.journal().is_some_and(|journal| journal.is_full());
-        shard.stop_for_journal(match (self.is_failing, is_full) {
+        // What came after the end of the file would be lost.
+        let has_ended = self.is_last && self.file.is_none() && shard.journal().is_some();
+        shard.stop_for_journal(match (self.is_failing || has_ended, is_full) {
             (true, _) => JournalStop::Refuse,
             (false, true) => JournalStop::Wait,
             (false, false) => JournalStop::No,
@@ -164,6 +180,10 @@ impl Journaling {
                 } else {
                     self.next = Some(open);
                 }
+            }
+            JournalCommand::Mark { number } => {
+                shard.mark_journal(number);
+                self.synced_ns = 0;
             }
             JournalCommand::End => self.ended = shard.end_journal(),
         }

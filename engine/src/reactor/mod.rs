@@ -68,7 +68,7 @@ pub(crate) use self::current::simulated;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
-pub(crate) use self::journal_port::{JournalCommand, JournalFile, JournalPort, JournalSync};
+pub(crate) use self::journal_port::{JournalCommand, JournalFile, JournalSync};
 pub(crate) use self::lent_reactor::{LentReactor, LoanOutcome};
 pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
@@ -414,6 +414,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         });
         self.has_section_sends = !owed.is_empty();
         self.leaves_owed = owed;
+    }
+
+    /// No job is left, and the engine closes: the journal ends with what it has.
+    pub(crate) fn finish_journal(&mut self) {
+        self.journaling.finish();
     }
 
     /// From now on no answer waits for room at its lane, and no client gets the section.

@@ -12,9 +12,7 @@ fn reopen(seed: u64, snapshots: bool, log: LogPolicy) {
     let mut before = contents::Contents::new();
     for round in 0..4 {
         let cores = 1 + usize::from(round % 2 == 1);
-        let mut config = config(dir.path(), cores, log);
-        config.hash_tags = true;
-        let engine = Engine::open(config).expect("it opens");
+        let engine = Engine::open(config(dir.path(), cores, log)).expect("it opens");
         let found = contents::of(&engine);
         assert_eq!(found.len(), before.len(), "round {round}, seed {seed}");
         for (key, held) in &before {

@@ -57,7 +57,7 @@ fn step(handle: &mut Handle, random: &mut Random) {
                 ..PutOptions::default()
             };
             let value = random.bytes(100);
-            handle.put_with(key.as_bytes(), &value, options).wait().expect("there is room");
+            let _ = handle.put_with(key.as_bytes(), &value, options).wait().expect("there is room");
         }
         35..37 => {
             let key = format!("{}{}", ["value", "map", "list", "scored"][random.below(4) as usize], number % 40);
@@ -97,7 +97,7 @@ fn step(handle: &mut Handle, random: &mut Random) {
                 .put(keys[0].as_bytes(), &values[0])
                 .delete(keys[1].as_bytes())
                 .put(keys[2].as_bytes(), &values[2]);
-            handle.transaction(&transaction).wait().expect("there is room");
+            let _ = handle.transaction(&transaction).wait().expect("there is room");
         }
     }
 }
@@ -109,12 +109,12 @@ fn map(handle: &mut Handle, random: &mut Random) {
     match random.below(10) {
         0..5 => {
             let value = random.bytes(60);
-            tree.insert(element.as_bytes(), &value).wait().expect("there is room");
+            let _ = tree.insert(element.as_bytes(), &value).wait().expect("there is room");
         }
         5 => {
             // One that lies apart.
             let value = random.bytes(5000);
-            tree.insert(element.as_bytes(), &value).wait().expect("there is room");
+            let _ = tree.insert(element.as_bytes(), &value).wait().expect("there is room");
         }
         6..8 => {
             let names: Vec<_> = (0..100).map(|_| format!("element{}", random.below(600))).collect();
@@ -125,12 +125,12 @@ fn map(handle: &mut Handle, random: &mut Random) {
                     value: (!name.ends_with('7')).then_some(&b"many at once"[..]),
                 })
                 .collect();
-            tree.update(&changes).wait().expect("there is room");
+            let _ = tree.update(&changes).wait().expect("there is room");
         }
         8 => drop(tree.remove(element.as_bytes()).wait().expect("it can be removed")),
         _ => {
             let from = random.below(300);
-            tree.remove_by_rank(from, from + 80).wait().expect("they can be removed");
+            let _ = tree.remove_by_rank(from, from + 80).wait().expect("they can be removed");
         }
     }
 }
@@ -171,5 +171,5 @@ fn scored(handle: &mut Handle, random: &mut Random) {
             value: b"",
         })
         .collect();
-    tree.score(&changes, TreeScoreRule::default()).wait().expect("there is room");
+    let _ = tree.score(&changes, TreeScoreRule::default()).wait().expect("there is room");
 }

@@ -48,6 +48,15 @@ impl<E: Endpoint> Shard<E> {
         self.journal_stop = stop;
     }
 
+    /// Notes in the journal that all shards are at rest.
+    pub(crate) fn mark_journal(&mut self, number: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(EntryKind::Mark, &[], self.version, |body| {
+                body.extend(number.to_le_bytes());
+            });
+        }
+    }
+
     /// The number of the next long value that is begun.
     pub(crate) fn next_draft(&self) -> u64 {
         self.long.next_id()

@@ -139,6 +139,7 @@ impl<E: Endpoint> Shard<E> {
                     .map(drop)
             }
             EntryBody::Clear
+            | EntryBody::Mark { .. }
             | EntryBody::TreeStep { .. }
             | EntryBody::LongBegin { .. }
             | EntryBody::LongPiece { .. } => Err(NoRoom::Never(Error::Closed)),

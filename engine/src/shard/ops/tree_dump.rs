@@ -13,7 +13,6 @@ use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::trees::{NodeName, NodePlace};
 use crate::shard::ops::tree::ShardNodes;
-use crate::shard::ops::tree_findings::FoundHead;
 use crate::shard::step::Step;
 use crate::tree::{Halt, Nodes, TreeGuard, TreeOp, Unread};
 
