@@ -25,6 +25,8 @@ use crate::tree::TreeHead;
 
 /// Records of one batch of the scan.
 const BATCH_RECORDS: usize = 4096;
+/// The longest rest: what a batch waited for is no work.
+const REST_NS_MAX: u64 = 1_000_000;
 /// Bytes of a long value that are read at once.
 const LONG_BYTES: u64 = 256 << 10;
 
@@ -58,7 +60,7 @@ impl Pace {
     /// Lets others run until the work since the last rest is paid.
     async fn rest(&mut self, core: &Core) {
         let now_ns = self.clock.now_ns();
-        let until_ns = now_ns + self.rests * (now_ns - self.since_ns);
+        let until_ns = now_ns + (self.rests * (now_ns - self.since_ns)).min(REST_NS_MAX);
         loop {
             core.yield_now().await;
             if self.clock.now_ns() >= until_ns {
@@ -97,6 +99,8 @@ impl<D: Disk> BaseWriter<D> {
         is_stopping: impl Fn() -> bool + 'static,
     ) -> Result<(BaseSummary, FileWriter<D>)> {
         let (hasher, shards) = core.hasher_and_shards();
+        // What it reads counts only once the logs are durable as far.
+        let core = core.ungated();
         let mut writer = Self {
             core,
             shard,

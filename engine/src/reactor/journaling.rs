@@ -23,6 +23,10 @@ use crate::shard::{JournalStop, Shard};
 const SYNC_NS: u64 = 1_000_000_000;
 /// How long it waits if the core has nothing else to do.
 const IDLE_SYNC_NS: u64 = 20_000_000;
+/// Where answers wait for syncs: bytes, and time since the first of them, from which on a sync is
+/// begun though more is asked.
+const GROUP_BYTES: u64 = 512 << 10;
+const GROUP_NS: u64 = 500_000;
 /// How long a file that has failed rests.
 const RETRY_NS: u64 = 200_000_000;
 
@@ -63,6 +67,11 @@ pub(super) struct Journaling {
     drafts_from: u64,
     /// Answers are held.
     pub(super) holds: bool,
+    /// Since when they are.
+    held_ns: u64,
+    /// A sync is under way that answers wait for, and it is for this many bytes of the journal. No
+    /// request is served meanwhile: its answer would wait for the next sync.
+    syncing: Option<u64>,
     /// The engine closes, and no job is left: the file is finished once all is in it.
     is_last: bool,
 }
@@ -82,6 +91,8 @@ impl Journaling {
             is_failing: false,
             drafts_from: 0,
             holds: false,
+            held_ns: 0,
+            syncing: None,
             is_last: false,
         }
     }
@@ -90,6 +101,12 @@ impl Journaling {
     #[inline]
     pub(super) fn gates(&self) -> bool {
         self.file.is_some() && self.sync == JournalSync::Always
+    }
+
+    /// True while requests wait for the sync of those before.
+    #[inline]
+    pub(super) fn is_syncing(&self) -> bool {
+        self.syncing.is_some()
     }
 
     /// True if changes are kept, or a command waits.
@@ -150,7 +167,7 @@ impl Journaling {
             self.drafts_from = 0;
             self.port.note_old_drafts(false);
         }
-        self.note_progress(shard);
+        self.note_progress(shard, now_ns);
         busy
     }
 
@@ -240,12 +257,21 @@ impl Journaling {
             let waits = open.synced() < self.passed;
             let age_ns = now_ns.saturating_sub(self.synced_ns);
             let is_due = match self.sync {
-                JournalSync::Always => true,
+                // One sync is for all that is asked meanwhile: it begins once nothing more comes.
+                JournalSync::Always => {
+                    let held_ns = now_ns.saturating_sub(self.held_ns);
+                    let bytes = self.passed - open.synced();
+                    let is_much = bytes >= GROUP_BYTES || held_ns >= GROUP_NS;
+                    self.syncing.is_none() && (is_idle || is_much)
+                }
                 JournalSync::EverySecond => age_ns >= SYNC_NS || is_idle && age_ns >= IDLE_SYNC_NS,
             };
             if waits && is_due {
                 open.file.sync();
                 self.synced_ns = now_ns;
+                if self.sync == JournalSync::Always {
+                    self.syncing = Some(self.passed);
+                }
             }
             busy |= open.file.poll() > 0;
         }
@@ -292,12 +318,19 @@ impl Journaling {
         }
     }
 
-    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
+    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>, now_ns: u64) {
         let appended = shard.journal().map_or(self.passed, |journal| journal.appended());
         let closing = self.closing.iter().map(OpenFile::synced);
         let synced = closing.chain(self.file.iter().map(OpenFile::synced)).min();
         let synced = synced.unwrap_or(appended);
+        let held = self.holds;
         self.holds = self.gates() && synced < appended;
+        if self.holds && !held {
+            self.held_ns = now_ns;
+        }
+        if self.syncing.is_some_and(|until| synced >= until) || !self.gates() {
+            self.syncing = None;
+        }
         self.port.note_progress(appended, synced);
     }
 }

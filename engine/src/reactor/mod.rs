@@ -455,10 +455,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             prefetched += self.prefetch_requests(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
-        if self.sections.is_active() && !self.journaling.holds {
+        if self.sections.is_active() && !self.journaling.is_syncing() {
             busy |= self.serve_sections(None, polling, visit);
         }
-        let is_open = !self.sections.is_closed() && !self.journaling.holds;
+        let is_open = !self.sections.is_closed() && !self.journaling.is_syncing();
         if is_open {
             for lane in self.marked.take() {
                 busy |= self.serve_lane(lane);
@@ -520,9 +520,19 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         client: u16,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> usize {
+        self.poll_gated((client, false), visit)
+    }
+
+    /// As [`Reactor::poll_for`]; an ungated client visits answers that are held for others.
+    #[inline]
+    pub(crate) fn poll_gated(
+        &mut self,
+        (client, is_ungated): (u16, bool),
+        visit: &mut impl FnMut(u64, Answer<'_>),
+    ) -> usize {
         let mut count = 0;
         let unfinished = Unfinished::begin();
-        if self.replies.has_kept(client) && !self.journaling.holds {
+        if self.replies.has_kept(client) && (is_ungated || !self.journaling.holds) {
             count += self.replies.visit_kept(client, visit);
         }
         // Where answers are held, they are kept.
