@@ -27,7 +27,10 @@ async fn put_all(mut core: Core, keys: u64, round: u64) -> Result<(), Error> {
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
-    let keys = arguments.next().and_then(|keys| keys.parse().ok()).unwrap_or(20_000);
+    let keys = arguments
+        .next()
+        .and_then(|keys| keys.parse().ok())
+        .unwrap_or(20_000);
     let log = match arguments.next().as_deref() {
         Some("off") => LogPolicy::Off,
         Some("always") => LogPolicy::Always,
@@ -48,25 +51,38 @@ fn main() -> Result<(), Error> {
     let engine = Engine::open(config.clone())?;
     let rate = |what: &str, began: Instant| {
         let seconds = began.elapsed().as_secs_f64();
-        println!("{what}: {:.2} million keys a second", keys as f64 / seconds / 1e6);
+        println!(
+            "{what}: {:.2} million keys a second",
+            keys as f64 / seconds / 1e6
+        );
     };
     for round in 0..2 {
         let began = Instant::now();
-        engine.run_on_core(0, move |core| put_all(core, keys, round))?.join()??;
+        engine
+            .run_on_core(0, move |core| put_all(core, keys, round))?
+            .join()??;
         rate("put", began);
     }
     let saved = std::thread::scope(|scope| {
         let snapshot = scope.spawn(|| engine.snapshot());
         let (began, mut rounds) = (Instant::now(), 0);
         while !snapshot.is_finished() {
-            engine.run_on_core(0, move |core| put_all(core, keys, 1))?.join()??;
+            engine
+                .run_on_core(0, move |core| put_all(core, keys, 1))?
+                .join()??;
             rounds += 1;
         }
         let seconds = began.elapsed().as_secs_f64() / f64::from(rounds);
-        println!("put while saving: {:.2} million keys a second", keys as f64 / seconds / 1e6);
+        println!(
+            "put while saving: {:.2} million keys a second",
+            keys as f64 / seconds / 1e6
+        );
         snapshot.join().unwrap_or(Err(Error::Closed))
     })?;
-    println!("saved {} keys, {} bytes in {} ms", saved.keys, saved.bytes, saved.took_ms);
+    println!(
+        "saved {} keys, {} bytes in {} ms",
+        saved.keys, saved.bytes, saved.took_ms
+    );
     engine.close();
     let began = Instant::now();
     let engine = Engine::open(config)?;

@@ -28,8 +28,8 @@ use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::message::hash::Hasher128;
 use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, LocalMemory, Stats};
 use crate::reactor::{
-    self, Command, CommandPort, CoreShared, Reactor, ReactorOptions, Task, Watchdog,
-    is_core_of, serve_current_core,
+    self, Command, CommandPort, CoreShared, Reactor, ReactorOptions, Task, Watchdog, is_core_of,
+    serve_current_core,
 };
 use crate::shard::{Shard, ShardOptions, Shortfall};
 use crate::storage::Directory;
@@ -195,7 +195,11 @@ impl Engine {
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         check_limits(&config, &sizes)?;
-        let directory = config.data_dir.as_deref().map(Directory::open).transpose()?;
+        let directory = config
+            .data_dir
+            .as_deref()
+            .map(Directory::open)
+            .transpose()?;
         let regions = embedded_regions(&config, &sizes)?;
         let nodes: Vec<_> = regions
             .iter()
@@ -220,7 +224,8 @@ impl Engine {
             engine.start_touching(arenas, regions)?;
         }
         if let Some(directory) = directory {
-            let durable = Durable::open(&engine.shared, directory, durable_options(&config, &plan))?;
+            let durable =
+                Durable::open(&engine.shared, directory, durable_options(&config, &plan))?;
             let _ = engine.durable.set(durable);
         }
         let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);

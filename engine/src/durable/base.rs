@@ -14,9 +14,7 @@ use crate::client::long::Routed;
 use crate::client::scan::{Entries, ShardScan};
 use crate::disk::Disk;
 use crate::error::{Error, Result, StorageError};
-use crate::journal::{
-    Dumped, Entry, EntryKind, NO_NODE, Patches, dump_parts, put_root,
-};
+use crate::journal::{Dumped, Entry, EntryKind, NO_NODE, Patches, dump_parts, put_root};
 use crate::log::record::{self, RecordView};
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
@@ -179,7 +177,7 @@ impl<D: Disk> BaseWriter<D> {
                 let reason = error.to_string();
                 let call = "write";
                 Err(StorageError::Io { path, call, reason }.into())
-            },
+            }
             None => Ok(()),
         }
     }
@@ -236,7 +234,12 @@ impl<D: Disk> BaseWriter<D> {
                 let begin = (EntryKind::TreeBegin, key, version);
                 Entry::append(&mut self.out, begin, |body| {
                     body.extend([dumped.kind, dumped.tag]);
-                    body.extend(dumped.expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
+                    body.extend(
+                        dumped
+                            .expiry_ms
+                            .iter()
+                            .flat_map(|at_ms| at_ms.to_le_bytes()),
+                    );
                 });
             }
             Entry::append(&mut self.out, (EntryKind::TreeStep, key, version), |body| {
@@ -261,22 +264,34 @@ impl<D: Disk> BaseWriter<D> {
             return Ok(());
         };
         let id = pieces.id();
-        Entry::append(&mut self.out, (EntryKind::LongBegin, key, version), |body| {
-            body.extend(id.to_le_bytes());
-            body.extend(pieces.length().to_le_bytes());
-        });
+        Entry::append(
+            &mut self.out,
+            (EntryKind::LongBegin, key, version),
+            |body| {
+                body.extend(id.to_le_bytes());
+                body.extend(pieces.length().to_le_bytes());
+            },
+        );
         let (mut at, mut bytes) = (0, Vec::new());
         while at < pieces.length() {
-            match self.core.read_pieces(&pieces, at, LONG_BYTES, &mut bytes).await {
+            match self
+                .core
+                .read_pieces(&pieces, at, LONG_BYTES, &mut bytes)
+                .await
+            {
                 Ok(()) if !bytes.is_empty() => {}
                 // It has ended: the log has what became of its key.
                 Ok(()) | Err(Error::LongValueGone) => return self.write_out().await,
                 Err(error) => return Err(error),
             }
-            Entry::append(&mut self.out, (EntryKind::LongPiece, &[], version), |body| {
-                body.extend(id.to_le_bytes());
-                body.extend_from_slice(&bytes);
-            });
+            Entry::append(
+                &mut self.out,
+                (EntryKind::LongPiece, &[], version),
+                |body| {
+                    body.extend(id.to_le_bytes());
+                    body.extend_from_slice(&bytes);
+                },
+            );
             at += bytes.len() as u64;
             self.write_out().await?;
         }

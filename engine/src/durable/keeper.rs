@@ -1,5 +1,5 @@
-//! The keeper of an engine's data directory: it loads it, begins generations, has bases written, and
-//! removes what is not needed any more.
+//! The keeper of an engine's data directory: it loads it, begins generations, has bases written,
+//! and removes what is not needed any more.
 //!
 //! It owns the directory and a thread. Cores own the files of their journals.
 //!
@@ -45,7 +45,7 @@ const BUFFERS: usize = 4;
 /// How long after a failure the next base is tried by itself.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// What a keeper is told.
+/// The settings of a keeper.
 #[derive(Debug)]
 pub(crate) struct DurableOptions {
     pub(crate) log: LogPolicy,
@@ -207,10 +207,7 @@ impl Durable {
 }
 
 /// Gives a command to each core; returns their tickets.
-fn give(
-    cores: &[Arc<CoreShared>],
-    commands: impl IntoIterator<Item = JournalCommand>,
-) -> Vec<u64> {
+fn give(cores: &[Arc<CoreShared>], commands: impl IntoIterator<Item = JournalCommand>) -> Vec<u64> {
     let each = cores.iter().zip(commands).map(|(core, command)| {
         let ticket = core.command_port.journal.give(command);
         core.command_port.wakeup.ring(0);
@@ -445,7 +442,9 @@ impl Keeper {
                 Err(error) => return Err(error.into()),
             }
         }
-        let ends = ends.into_iter().map(|end| end.join().unwrap_or(Err(Error::Closed)));
+        let ends = ends
+            .into_iter()
+            .map(|end| end.join().unwrap_or(Err(Error::Closed)));
         Ok(Until::common(ends.collect::<Result<Vec<_>>>()?))
     }
 
@@ -488,7 +487,14 @@ impl Keeper {
             let named = manifest.and_then(|manifest| manifest.files.get(usize::from(shard)));
             if named.is_some_and(|named| named.chain != loaded.chain) {
                 let reason = "it is not the file that the manifest names";
-                failed = Some(StorageError::Corrupt { path, at: 0, reason }.into());
+                failed = Some(
+                    StorageError::Corrupt {
+                        path,
+                        at: 0,
+                        reason,
+                    }
+                    .into(),
+                );
                 continue;
             }
             *ceiling = (*ceiling).max(loaded.ceiling);
@@ -508,7 +514,10 @@ impl Keeper {
 
     /// Gives each core a command, and waits until all have carried it out.
     fn order_all(&self, command: impl Fn() -> JournalCommand) -> Result<()> {
-        let tickets = give(&self.shared.cores_shared, self.shared.cores_shared.iter().map(|_| command()));
+        let tickets = give(
+            &self.shared.cores_shared,
+            self.shared.cores_shared.iter().map(|_| command()),
+        );
         let cores = || self.shared.cores_shared.iter().zip(&tickets);
         self.wait(|| cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)))
     }
@@ -558,7 +567,9 @@ impl Keeper {
         let is_due = self.marked.due.get().elapsed() >= MARK;
         if is_due && self.appended() != self.marked.appended.get() {
             // Without one, more of the logs is left out after a crash.
-            if let Err(error) = self.mark() && !self.is_stopping() {
+            if let Err(error) = self.mark()
+                && !self.is_stopping()
+            {
                 tracing::warn!(%error, "the logs were not marked");
             }
         }
@@ -616,7 +627,9 @@ impl Keeper {
     /// Begins a generation: all shards go on in new logs.
     fn begin_generation(&mut self) -> Result<()> {
         let generation = self.generation + 1;
-        let paths = self.directory.create(FileKind::Log, generation, 0..self.shards())?;
+        let paths = self
+            .directory
+            .create(FileKind::Log, generation, 0..self.shards())?;
         self.generation = generation;
         let follows = match (self.options.log, self.loaded) {
             (LogPolicy::Off, _) => Follows::Unknown,
@@ -657,7 +670,9 @@ impl Keeper {
                 stats.last_unix_ms = unix_ms();
                 stats.last_error = None;
                 self.failed_at = None;
-                self.state.base_bytes.store(summary.bytes, Ordering::Relaxed);
+                self.state
+                    .base_bytes
+                    .store(summary.bytes, Ordering::Relaxed);
                 tracing::info!(
                     generation = summary.generation,
                     keys = summary.keys,
@@ -716,7 +731,9 @@ impl Keeper {
         self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))?;
         let mut tasks: Vec<Task<Result<(BaseSummary, JournalFile)>>> = Vec::new();
         self.state.bases.store(0, Ordering::Release);
-        let paths = self.directory.create(FileKind::Base, generation, 0..self.shards())?;
+        let paths = self
+            .directory
+            .create(FileKind::Base, generation, 0..self.shards())?;
         for ((place, core), path) in cores().enumerate().zip(paths) {
             let shard = u16::try_from(place).unwrap_or(u16::MAX);
             let mut super_block = self.super_block(FileKind::Base, generation, shard)?;
@@ -740,7 +757,10 @@ impl Keeper {
             thread::sleep(WAIT);
             self.mark_if_due();
         }
-        let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().and_then(|done| done)).collect();
+        let outcomes: Vec<_> = tasks
+            .into_iter()
+            .map(|task| task.join().and_then(|done| done))
+            .collect();
         outcomes
             .into_iter()
             .map(|outcome| {

@@ -3,8 +3,8 @@
 //! - I1: an entry is applied only once its whole step was read, so the end of a torn log brings no
 //!   part of a step.
 //! - I2: entries of one key are sent in their order, by one client, and so are applied in it.
-//! - I3: nothing is skipped silently: an entry that cannot be one, or that a shard refuses, ends the
-//!   loading with an error that names the file.
+//! - I3: nothing is skipped silently: an entry that cannot be one, or that a shard refuses, ends
+//!   the loading with an error.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::client::long::Routed;
 use crate::client::scan::{Cursor, ScanOptions};
 use crate::error::{Error, Result, StorageError};
 use crate::journal::{
-    Entry, EntryBody, EntryKind, Patches, PutPatch, NodePatch, patch_parts, put_root, restore_parts,
+    Entry, EntryBody, EntryKind, NodePatch, Patches, PutPatch, patch_parts, put_root, restore_parts,
 };
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
@@ -199,7 +199,10 @@ impl Loader {
         loop {
             let outcome = reader.read(&mut bytes)?;
             let read = reader.position();
-            loader.progress.bytes.fetch_add(read - before, Ordering::Relaxed);
+            loader
+                .progress
+                .bytes
+                .fetch_add(read - before, Ordering::Relaxed);
             before = read;
             let taken = loader.take(&bytes).await?;
             bytes.drain(..taken);
@@ -274,9 +277,7 @@ impl Loader {
                 }
                 self.restore((entry.kind, key, version), entry.body).await
             }
-            EntryBody::Expire { .. } => {
-                self.restore((entry.kind, key, version), entry.body).await
-            }
+            EntryBody::Expire { .. } => self.restore((entry.kind, key, version), entry.body).await,
             EntryBody::TreeStep { patches } => match self.since {
                 Some(since) => {
                     if version > since {
@@ -432,7 +433,10 @@ impl Loader {
             return Err(self.damaged(self.loaded.entries));
         }
         self.settle().await?;
-        let written = self.core.write_long(key, long.length, [&long.bytes]).await?;
+        let written = self
+            .core
+            .write_long(key, long.length, [&long.bytes])
+            .await?;
         let mut body = written.pieces.id().to_le_bytes().to_vec();
         body.extend(expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
         let mut encoded = Vec::new();
@@ -460,7 +464,8 @@ impl Loader {
                 } = self.layout;
                 let hash = hasher.hash(entry.key);
                 if hasher.shard(entry.key, hash, shards) == shard {
-                    self.restore((EntryKind::Delete, entry.key, version), &[]).await?;
+                    self.restore((EntryKind::Delete, entry.key, version), &[])
+                        .await?;
                 }
             }
             match page.next() {

@@ -24,8 +24,7 @@ pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
 pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, put_root};
 
 pub(crate) use self::restore::{
-    Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts,
-    restored,
+    Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts, restored,
 };
 use crate::message::operation::Version;
 

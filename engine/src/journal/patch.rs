@@ -114,8 +114,7 @@ impl PutPatch<'_> {
         self.0.extend(leaf.to_le_bytes());
         put_word(self.0, entry);
         self.0.push(touch_code(touch));
-        self.0
-            .push(u8::try_from(branches.len()).unwrap_or(u8::MAX));
+        self.0.push(u8::try_from(branches.len()).unwrap_or(u8::MAX));
         for branch in branches {
             self.0.extend(branch.node.to_le_bytes());
             put_word(self.0, branch.entry);
@@ -253,8 +252,16 @@ mod tests {
         put.is(4, b"a node");
         put.gone(5);
         let branch = PatchBranch { node: 3, entry: 1 };
-        put.touch((6, 2, TreeTouch::Insert), [branch].into_iter(), (b"key", b"value"));
-        put.touch((6, 2, TreeTouch::Remove), [].into_iter(), (b"key", b"value"));
+        put.touch(
+            (6, 2, TreeTouch::Insert),
+            [branch].into_iter(),
+            (b"key", b"value"),
+        );
+        put.touch(
+            (6, 2, TreeTouch::Remove),
+            [].into_iter(),
+            (b"key", b"value"),
+        );
         farcore_fuzz::Target::new("tree patches")
             .seed(&step)
             .seed([0])

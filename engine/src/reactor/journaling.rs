@@ -148,7 +148,9 @@ impl Journaling {
         }
         busy |= self.pass(shard);
         if self.is_last && is_idle && self.next.is_none() && self.ended.is_none() {
-            let has_all = shard.journal().is_none_or(|journal| journal.waiting().is_empty());
+            let has_all = shard
+                .journal()
+                .is_none_or(|journal| journal.waiting().is_empty());
             if has_all && self.file.is_some() {
                 self.turn_over();
             }
@@ -235,7 +237,11 @@ impl Journaling {
                 break;
             }
         }
-        if self.ended.as_ref().is_some_and(|journal| journal.waiting().is_empty()) {
+        if self
+            .ended
+            .as_ref()
+            .is_some_and(|journal| journal.waiting().is_empty())
+        {
             self.ended = None;
             self.turn_over();
         }
@@ -319,7 +325,9 @@ impl Journaling {
     }
 
     fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>, now_ns: u64) {
-        let appended = shard.journal().map_or(self.passed, |journal| journal.appended());
+        let appended = shard
+            .journal()
+            .map_or(self.passed, |journal| journal.appended());
         let closing = self.closing.iter().map(OpenFile::synced);
         let synced = closing.chain(self.file.iter().map(OpenFile::synced)).min();
         let synced = synced.unwrap_or(appended);

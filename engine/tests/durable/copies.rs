@@ -39,7 +39,10 @@ fn a_crash_leaves_no_half_of_a_section() {
     let is_done = AtomicBool::new(false);
     let (one, other) = {
         let keys: Vec<_> = (0..100).map(|at| format!("key{at}")).collect();
-        let of = |shard| keys.iter().find(|key| engine.shard_of(key.as_bytes()) == shard);
+        let of = |shard| {
+            keys.iter()
+                .find(|key| engine.shard_of(key.as_bytes()) == shard)
+        };
         let of = |shard| of(shard).expect("each shard has keys").clone();
         (of(0), of(1))
     };
@@ -54,7 +57,9 @@ fn a_crash_leaves_no_half_of_a_section() {
                     handle.put(keys[0], &number).wait()?;
                     handle.put(keys[1], &number).wait()
                 });
-                written.expect("it gets the section").expect("there is room");
+                written
+                    .expect("it gets the section")
+                    .expect("there is room");
             }
         });
         for round in 0..6 {
@@ -70,7 +75,8 @@ fn a_crash_leaves_no_half_of_a_section() {
         let at = copies.path().join(round.to_string());
         // Twice: what was left out stays out.
         for cores in [1, 2] {
-            let engine = Engine::open(config(&at, cores, LogPolicy::EverySecond)).expect("it opens");
+            let engine =
+                Engine::open(config(&at, cores, LogPolicy::EverySecond)).expect("it opens");
             let mut handle = engine.handle().expect("a handle is free");
             let mut value = |key: &str| {
                 let value = handle.get(key.as_bytes()).wait().expect("it can be read");
@@ -102,7 +108,10 @@ fn a_crash_loses_no_answered_change() {
                     return;
                 }
                 let key = format!("key{number}");
-                handle.put(key.as_bytes(), key.as_bytes()).wait().expect("there is room");
+                handle
+                    .put(key.as_bytes(), key.as_bytes())
+                    .wait()
+                    .expect("there is room");
                 answered.store(number + 1, Ordering::Release);
             }
         });

@@ -17,7 +17,11 @@ fn reopen(seed: u64, snapshots: bool, log: LogPolicy) {
         assert_eq!(found.len(), before.len(), "round {round}, seed {seed}");
         for (key, held) in &before {
             let name = String::from_utf8_lossy(key);
-            assert_eq!(found.get(key), Some(held), "{name}, round {round}, seed {seed}");
+            assert_eq!(
+                found.get(key),
+                Some(held),
+                "{name}, round {round}, seed {seed}"
+            );
         }
         let mut handle = engine.handle().expect("a handle is free");
         steps(&mut handle, &mut random, 1500);

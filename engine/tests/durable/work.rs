@@ -1,8 +1,6 @@
 //! Random work on an engine: everything that changes what it holds.
 
-use farcore::{
-    Expiry, Handle, PutOptions, Transaction, TreeChange, TreeScore, TreeScoreRule,
-};
+use farcore::{Expiry, Handle, PutOptions, Transaction, TreeChange, TreeScore, TreeScoreRule};
 
 use crate::contents::{LIST_TAG, SCORED_TAG};
 
@@ -43,11 +41,17 @@ fn step(handle: &mut Handle, random: &mut Random) {
         0..25 => {
             let value = random.bytes(300);
             let key = format!("value{number}");
-            handle.put(key.as_bytes(), &value).wait().expect("there is room");
+            handle
+                .put(key.as_bytes(), &value)
+                .wait()
+                .expect("there is room");
         }
         25..30 => {
             let key = format!("value{number}");
-            handle.delete(key.as_bytes()).wait().expect("it can be deleted");
+            handle
+                .delete(key.as_bytes())
+                .wait()
+                .expect("it can be deleted");
         }
         30..35 => {
             let key = format!("value{number}");
@@ -57,16 +61,26 @@ fn step(handle: &mut Handle, random: &mut Random) {
                 ..PutOptions::default()
             };
             let value = random.bytes(100);
-            let _ = handle.put_with(key.as_bytes(), &value, options).wait().expect("there is room");
+            let _ = handle
+                .put_with(key.as_bytes(), &value, options)
+                .wait()
+                .expect("there is room");
         }
         35..37 => {
-            let key = format!("{}{}", ["value", "map", "list", "scored"][random.below(4) as usize], number % 40);
+            let key = format!(
+                "{}{}",
+                ["value", "map", "list", "scored"][random.below(4) as usize],
+                number % 40
+            );
             let outcome = match random.below(2) {
                 0 => handle.persist(key.as_bytes()).wait().map(drop),
                 _ => {
                     let expiry = Expiry::In(7_200_000);
                     let condition = farcore::ExpiryCondition::default();
-                    handle.expire(key.as_bytes(), expiry, condition).wait().map(drop)
+                    handle
+                        .expire(key.as_bytes(), expiry, condition)
+                        .wait()
+                        .map(drop)
                 }
             };
             outcome.expect("it can be set");
@@ -74,7 +88,10 @@ fn step(handle: &mut Handle, random: &mut Random) {
         37..40 => {
             let key = format!("value{number}");
             let tail = random.bytes(40);
-            handle.append(key.as_bytes(), &tail).wait().expect("there is room");
+            handle
+                .append(key.as_bytes(), &tail)
+                .wait()
+                .expect("there is room");
         }
         40..60 => map(handle, random),
         60..75 => list(handle, random),
@@ -82,12 +99,17 @@ fn step(handle: &mut Handle, random: &mut Random) {
         92..94 => {
             let key = format!("long{}", number % 4);
             let value = vec![number as u8; 200_000 + random.below(400_000) as usize];
-            handle.put_long(key.as_bytes(), &value).expect("there is room");
+            handle
+                .put_long(key.as_bytes(), &value)
+                .expect("there is room");
         }
         94..96 => {
             let name = ["long", "map", "list", "scored"][random.below(4) as usize];
             let key = format!("{name}{}", number % 12);
-            handle.delete(key.as_bytes()).wait().expect("it can be deleted");
+            handle
+                .delete(key.as_bytes())
+                .wait()
+                .expect("it can be deleted");
         }
         _ => {
             let tag = random.below(20);
@@ -97,7 +119,10 @@ fn step(handle: &mut Handle, random: &mut Random) {
                 .put(keys[0].as_bytes(), &values[0])
                 .delete(keys[1].as_bytes())
                 .put(keys[2].as_bytes(), &values[2]);
-            let _ = handle.transaction(&transaction).wait().expect("there is room");
+            let _ = handle
+                .transaction(&transaction)
+                .wait()
+                .expect("there is room");
         }
     }
 }
@@ -109,15 +134,23 @@ fn map(handle: &mut Handle, random: &mut Random) {
     match random.below(10) {
         0..5 => {
             let value = random.bytes(60);
-            let _ = tree.insert(element.as_bytes(), &value).wait().expect("there is room");
+            let _ = tree
+                .insert(element.as_bytes(), &value)
+                .wait()
+                .expect("there is room");
         }
         5 => {
             // One that lies apart.
             let value = random.bytes(5000);
-            let _ = tree.insert(element.as_bytes(), &value).wait().expect("there is room");
+            let _ = tree
+                .insert(element.as_bytes(), &value)
+                .wait()
+                .expect("there is room");
         }
         6..8 => {
-            let names: Vec<_> = (0..100).map(|_| format!("element{}", random.below(600))).collect();
+            let names: Vec<_> = (0..100)
+                .map(|_| format!("element{}", random.below(600)))
+                .collect();
             let changes: Vec<_> = names
                 .iter()
                 .map(|name| TreeChange {
@@ -127,10 +160,17 @@ fn map(handle: &mut Handle, random: &mut Random) {
                 .collect();
             let _ = tree.update(&changes).wait().expect("there is room");
         }
-        8 => drop(tree.remove(element.as_bytes()).wait().expect("it can be removed")),
+        8 => drop(
+            tree.remove(element.as_bytes())
+                .wait()
+                .expect("it can be removed"),
+        ),
         _ => {
             let from = random.below(300);
-            let _ = tree.remove_by_rank(from, from + 80).wait().expect("they can be removed");
+            let _ = tree
+                .remove_by_rank(from, from + 80)
+                .wait()
+                .expect("they can be removed");
         }
     }
 }
@@ -140,12 +180,20 @@ fn list(handle: &mut Handle, random: &mut Random) {
     let mut tree = handle.tree(key.as_bytes()).tagged(LIST_TAG);
     let value = random.bytes(90);
     match random.below(10) {
-        0..3 => drop(tree.push_last(&[&value, b"another"]).wait().expect("there is room")),
+        0..3 => drop(
+            tree.push_last(&[&value, b"another"])
+                .wait()
+                .expect("there is room"),
+        ),
         3..5 => {
             let many = vec![&value[..]; 200];
             tree.push_first(&many).wait().expect("there is room");
         }
-        5 => drop(tree.insert_at(random.below(50), &value).wait().expect("there is room")),
+        5 => drop(
+            tree.insert_at(random.below(50), &value)
+                .wait()
+                .expect("there is room"),
+        ),
         6 => drop(tree.set_at(-1, &value).wait().expect("there is room")),
         7 => drop(tree.pop_first(30).wait().expect("they can be removed")),
         8 => drop(tree.pop_last(30).wait().expect("they can be removed")),
@@ -171,5 +219,8 @@ fn scored(handle: &mut Handle, random: &mut Random) {
             value: b"",
         })
         .collect();
-    let _ = tree.score(&changes, TreeScoreRule::default()).wait().expect("there is room");
+    let _ = tree
+        .score(&changes, TreeScoreRule::default())
+        .wait()
+        .expect("there is room");
 }

@@ -161,8 +161,8 @@ impl ShardRequests for One<'_> {
 }
 
 impl Core {
-    /// Sends one request to the shard of a key; version and value of its answer, or none if that has
-    /// no value.
+    /// Sends one request to the shard of a key; version and value of its answer, or none if that
+    /// has no value.
     pub(crate) async fn ask(
         &mut self,
         routed: Routed<'_>,

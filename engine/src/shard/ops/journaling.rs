@@ -12,11 +12,11 @@ use crate::constants::EXPIRY_BYTES;
 use crate::journal::{EntryKind, Journal, PatchBranch, PutPatch, put_root};
 use crate::log::record;
 use crate::message::operation::Version;
-use crate::shard::{JournalStop, Shard};
 use crate::shard::local::trees::{NodeName, TreePlace};
 use crate::shard::ops::tree::counted_on;
 use crate::shard::ops::tree_buffers::TreeBuffers;
 use crate::shard::ops::tree_findings::FoundHead;
+use crate::shard::{JournalStop, Shard};
 use crate::tree::{Edited, TreeHead, TreeOp};
 
 /// The flags of a record that a journal keeps.
@@ -99,7 +99,11 @@ impl<E: Endpoint> Shard<E> {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        let expiry_bytes = if flags & record::EXPIRY == 0 { 0 } else { EXPIRY_BYTES };
+        let expiry_bytes = if flags & record::EXPIRY == 0 {
+            0
+        } else {
+            EXPIRY_BYTES
+        };
         let (value, expiry) = stored.split_at(stored.len().saturating_sub(expiry_bytes));
         let is_head = flags & (record::LONG | record::TREE) != 0;
         if is_head && stays {

@@ -22,8 +22,7 @@ use crate::shard::ops::tree_findings::FoundHead;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::Step;
 use crate::tree::{
-    Halt, NodeNumber, Nodes, TreeGuard, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeTouch,
-    Unread,
+    Halt, NodeNumber, Nodes, TreeGuard, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeTouch, Unread,
 };
 
 /// What becomes of a node: its bytes, or none if it goes.
