@@ -63,10 +63,9 @@ impl Journal {
         fill: impl FnOnce(&mut Vec<u8>),
     ) {
         let start = self.bytes.len();
-        if let Some(last) = &mut self.step {
-            if let Some(last) = last.replace(start) {
-                Entry::mark_more(&mut self.bytes[last..]);
-            }
+        let last = self.step.as_mut().and_then(|last| last.replace(start));
+        if let Some(last) = last {
+            Entry::mark_more(&mut self.bytes[last..]);
         }
         Entry::append(&mut self.bytes, (kind, key, version), fill);
         self.appended += (self.bytes.len() - start) as u64;
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!(journal.appended(), journal.waiting().len() as u64);
         let half = journal.waiting().len() / 2;
         journal.pass(half);
-        assert_eq!(journal.waiting().len() + half, journal.appended() as usize);
+        assert_eq!((journal.waiting().len() + half) as u64, journal.appended());
         journal.pass(journal.waiting().len());
         assert!(journal.waiting().is_empty() && !journal.is_full());
     }

@@ -306,7 +306,7 @@ impl Journaling {
         }
         let is_lost = files().any(|open| open.file.needs_new_file());
         if !self.is_failing {
-            let error = files().find_map(|open| open.file.error().cloned());
+            let error = files().find_map(|open| open.file.error().copied());
             tracing::error!(
                 error = error.map(|error| error.to_string()),
                 "the journal cannot be written: changes are refused"

@@ -21,10 +21,17 @@ impl Random {
         self.next() % bound
     }
 
+    /// A place in something of this length.
+    fn place(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(0)
+    }
+
     fn bytes(&mut self, max: u64) -> Vec<u8> {
         let length = self.below(max);
         let byte = u8::try_from(self.below(256)).unwrap_or(0);
-        (0..length).map(|at| byte.wrapping_add(at as u8)).collect()
+        (0..length)
+            .map(|at| byte.wrapping_add(at.to_le_bytes()[0]))
+            .collect()
     }
 }
 
@@ -66,25 +73,7 @@ fn step(handle: &mut Handle, random: &mut Random) {
                 .wait()
                 .expect("there is room");
         }
-        35..37 => {
-            let key = format!(
-                "{}{}",
-                ["value", "map", "list", "scored"][random.below(4) as usize],
-                number % 40
-            );
-            let outcome = match random.below(2) {
-                0 => handle.persist(key.as_bytes()).wait().map(drop),
-                _ => {
-                    let expiry = Expiry::In(7_200_000);
-                    let condition = farcore::ExpiryCondition::default();
-                    handle
-                        .expire(key.as_bytes(), expiry, condition)
-                        .wait()
-                        .map(drop)
-                }
-            };
-            outcome.expect("it can be set");
-        }
+        35..37 => expire(handle, random, number),
         37..40 => {
             let key = format!("value{number}");
             let tail = random.bytes(40);
@@ -96,15 +85,42 @@ fn step(handle: &mut Handle, random: &mut Random) {
         40..60 => map(handle, random),
         60..75 => list(handle, random),
         75..92 => scored(handle, random),
-        92..94 => {
+        _ => others(handle, random, number),
+    }
+}
+
+fn expire(handle: &mut Handle, random: &mut Random, number: u64) {
+    let key = format!(
+        "{}{}",
+        ["value", "map", "list", "scored"][random.place(4)],
+        number % 40
+    );
+    let outcome = match random.below(2) {
+        0 => handle.persist(key.as_bytes()).wait().map(drop),
+        _ => {
+            let expiry = Expiry::In(7_200_000);
+            let condition = farcore::ExpiryCondition::default();
+            handle
+                .expire(key.as_bytes(), expiry, condition)
+                .wait()
+                .map(drop)
+        }
+    };
+    outcome.expect("it can be set");
+}
+
+/// Long values, whole collections, and several keys at once.
+fn others(handle: &mut Handle, random: &mut Random, number: u64) {
+    match random.below(4) {
+        0 => {
             let key = format!("long{}", number % 4);
-            let value = vec![number as u8; 200_000 + random.below(400_000) as usize];
+            let value = vec![number.to_le_bytes()[0]; 200_000 + random.place(400_000)];
             handle
                 .put_long(key.as_bytes(), &value)
                 .expect("there is room");
         }
-        94..96 => {
-            let name = ["long", "map", "list", "scored"][random.below(4) as usize];
+        1 => {
+            let name = ["long", "map", "list", "scored"][random.place(4)];
             let key = format!("{name}{}", number % 12);
             handle
                 .delete(key.as_bytes())
@@ -204,7 +220,7 @@ fn list(handle: &mut Handle, random: &mut Random) {
 fn scored(handle: &mut Handle, random: &mut Random) {
     let key = format!("scored{}", random.below(6));
     let mut tree = handle.tree(key.as_bytes()).tagged(SCORED_TAG);
-    let count = [1, 1, 1, 60][random.below(4) as usize];
+    let count = [1, 1, 1, 60][random.place(4)];
     let members: Vec<_> = (0..count)
         .map(|_| {
             let score = (random.below(8) > 0).then(|| random.below(1000) as f64 / 7.0);

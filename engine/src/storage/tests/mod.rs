@@ -58,7 +58,10 @@ impl Numbers {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let words = (0..count.div_ceil(4)).flat_map(|_| (self.next(1 << 32) as u32).to_le_bytes());
+        let words = (0..count.div_ceil(4)).flat_map(|_| {
+            let [a, b, c, d, ..] = self.next(1 << 32).to_le_bytes();
+            [a, b, c, d]
+        });
         words.take(count).collect()
     }
 }
