@@ -197,7 +197,9 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     }
     let databases = &call.serving.shared.databases;
     let database = databases.of(selected);
-    databases.note_used(database);
+    if !databases.note_used(database) && call.may_wait_for_clear() {
+        return Ok(Flow::Later);
+    }
     let from = call.key_at(1).to_vec();
     let to = database.stored(shown_key(call.key_at(2))).into_owned();
     if from == to {
