@@ -142,6 +142,33 @@ fn a_key_that_a_long_command_reads_is_noted_once() {
 }
 
 #[test]
+fn keys_above_a_limit_that_falls_become_invalid_one_by_one() {
+    const KEYS: usize = 5000;
+    on_servers(|server| {
+        let mut client = caching(server, "");
+        let keys = (0..KEYS).map(|number| format!("k{number}"));
+        let words: Vec<_> = std::iter::once("mget".to_owned()).chain(keys).collect();
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        client.send(&words);
+        client.reply();
+        let mut other = server.word_client();
+        other.call("config set tracking-table-max-keys 10");
+        let mut pushed = std::collections::HashSet::new();
+        while pushed.len() < KEYS - 10 {
+            let push = client.reply();
+            assert!(push.starts_with(">[\"invalidate\", [\"k"), "{push}");
+            assert!(pushed.insert(push.clone()), "{push} comes twice");
+        }
+        assert!(
+            other
+                .call("info stats")
+                .contains("tracking_total_keys:10\\r")
+        );
+        assert_eq!(client.call("ping"), "PONG");
+    });
+}
+
+#[test]
 fn pushes_are_redirected_until_the_other_client_is_gone() {
     on_servers(|server| {
         for _ in 0..4 {

@@ -127,8 +127,8 @@ impl Serving {
     }
 
     /// Adds the output of a task of a command to its connection; returns how many bytes wait to be
-    /// sent there, and how many may. `None` if the connection is gone. Only where a reply begins its
-    /// first byte says what it is: further on it may be one of a value.
+    /// sent there, and how many may. `None` if the connection is gone. Only where a reply begins
+    /// its first byte says what it is: further on it may be one of a value.
     pub(crate) fn take_output(
         &mut self,
         (number, command): (usize, u8),
