@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use farcore::{Answer, Core, Cursor, Operation, ScanOptions};
 
-use super::arguments::{integer, is_option};
+use super::arguments::{database, integer, is_option};
 use super::client_walk::ClientWalk;
 use super::renames;
 use super::{Call, Flow, Refusal, SYNTAX};
@@ -39,7 +39,7 @@ impl Call<'_> {
 }
 
 pub(super) fn select(call: &mut Call<'_>) -> Result {
-    let selected = number(integer(call.argument(1))?).ok_or(OUT_OF_RANGE)?;
+    let selected = database(call.argument(1))?;
     call.connection.database = selected;
     Ok(call.ok())
 }
@@ -47,7 +47,9 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
     let parsed = |place, what: &str| {
         let text = format!("ERR invalid {what} DB index");
-        integer(call.argument(place)).map_err(|_| Refusal(text))
+        let number = integer(call.argument(place)).ok();
+        let number = number.filter(|number| i32::try_from(*number).is_ok());
+        number.ok_or(Refusal(text))
     };
     let (one, other) = (parsed(1, "first")?, parsed(2, "second")?);
     let (one, other) = number(one).zip(number(other)).ok_or(OUT_OF_RANGE)?;
@@ -70,7 +72,7 @@ pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn move_to(call: &mut Call<'_>) -> Result {
-    let selected = number(integer(call.argument(2))?).ok_or(OUT_OF_RANGE)?;
+    let selected = database(call.argument(2))?;
     let databases = &call.serving.shared.databases;
     let target = databases.of(selected);
     if target == call.database() {

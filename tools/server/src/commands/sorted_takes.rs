@@ -6,7 +6,7 @@ use std::rc::Rc;
 use farcore::{Core, Error, TreeOp, TreeView};
 
 use super::arguments::{is_option, number};
-use super::list_takes::{distinct_keys, start, start_or_wait, timeout_ms};
+use super::list_takes::{distinct_keys, start, start_or_wait, taken_count, timeout_ms};
 use super::trees::{Step, ask, finish, length_of};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::databases::{Database, shown_key};
@@ -290,14 +290,7 @@ fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal
         max if is_option(max, "max") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let count = match call.count() - end - 1 {
-        0 => 1,
-        2 if is_option(call.argument(end + 1), "count") => {
-            let refusal = "ERR count should be greater than 0";
-            number(call.argument(end + 2), 1, refusal)?
-        }
-        _ => return Err(SYNTAX.into()),
-    };
+    let count = taken_count(call, end + 1)?;
     Ok(Wanted {
         keys: distinct_keys(call, first..end),
         last,
