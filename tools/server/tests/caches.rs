@@ -127,7 +127,7 @@ fn a_key_that_a_long_command_reads_is_noted_once() {
         let mut client = caching(server, "");
         let keys = (0..30_000).map(|number| format!("k{}", number % 15_000));
         let words: Vec<_> = std::iter::once("mget".to_owned()).chain(keys).collect();
-        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         client.send(&words);
         client.reply();
         let mut other = server.word_client();
@@ -148,7 +148,7 @@ fn keys_above_a_limit_that_falls_become_invalid_one_by_one() {
         let mut client = caching(server, "");
         let keys = (0..KEYS).map(|number| format!("k{number}"));
         let words: Vec<_> = std::iter::once("mget".to_owned()).chain(keys).collect();
-        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         client.send(&words);
         client.reply();
         let mut other = server.word_client();

@@ -207,35 +207,37 @@ fn a_monitor_is_refused_unless_it_is_allowed() {
     );
 }
 
+/// Commands that fail.
+const FAILING: &[&str] = &[
+    "incr text",
+    "append list x",
+    "rpush text x",
+    "lset list 9 x",
+    "lset absent 0 x",
+    "getset list x",
+    "getrange list 0 1",
+    "mset a 1 b",
+    "blpop text 1",
+    "lrange text 0 1",
+    "sunionstore to text",
+    "zadd text 1 a",
+    "zinterstore to 2 list text",
+    "hincrby hash text 1",
+    "xadd text * a 1",
+    "xreadgroup group none one streams stream >",
+    "restore text 0 bad",
+    "rename absent other",
+    "sort list by weight_* get",
+    "bitop not to list",
+    "setbit text -1 0",
+    "pfadd text x",
+    "client tracking on redirect 999999",
+    "exec",
+    "select 99",
+];
+
 #[test]
 fn a_call_that_replies_an_error_has_failed() {
-    const COMMANDS: &[&str] = &[
-        "incr text",
-        "append list x",
-        "rpush text x",
-        "lset list 9 x",
-        "lset absent 0 x",
-        "getset list x",
-        "getrange list 0 1",
-        "mset a 1 b",
-        "blpop text 1",
-        "lrange text 0 1",
-        "sunionstore to text",
-        "zadd text 1 a",
-        "zinterstore to 2 list text",
-        "hincrby hash text 1",
-        "xadd text * a 1",
-        "xreadgroup group none one streams stream >",
-        "restore text 0 bad",
-        "rename absent other",
-        "sort list by weight_* get",
-        "bitop not to list",
-        "setbit text -1 0",
-        "pfadd text x",
-        "client tracking on redirect 999999",
-        "exec",
-        "select 99",
-    ];
     let failed = |client: &mut Client| {
         client.say("config resetstat");
         client.say("flushall");
@@ -247,7 +249,7 @@ fn a_call_that_replies_an_error_has_failed() {
         ] {
             client.say(words);
         }
-        for words in COMMANDS {
+        for words in FAILING {
             client.say(words);
         }
         // Answers of the engine to a pipeline.
