@@ -3,7 +3,7 @@
 //! What it does stands in `turn/`: each step of a turn is a method of [`Serving`] in a file of its
 //! own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) struct Serving {
     /// connections would be refused too.
     pub(crate) is_engine_full: bool,
     /// Connections whose next command waits for the end of a pause.
-    pub(crate) paused: Vec<usize>,
+    pub(crate) paused: BTreeMap<u64, usize>,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
@@ -182,7 +182,7 @@ impl Serving {
             arrivals: HeldArrivals::default(),
             listed: Vec::new(),
             is_engine_full: false,
-            paused: Vec::new(),
+            paused: BTreeMap::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),
@@ -221,6 +221,12 @@ impl Serving {
     #[inline]
     pub(crate) fn counters(&self) -> &CoreCounters {
         &self.shared.counters[self.place]
+    }
+
+    /// Counts an error that was replied to the command of a place in the table.
+    pub(crate) fn note_failed_call(&mut self, command: u8, text: &str) {
+        self.counters().note_failed(command);
+        self.failures.note(text);
     }
 
     /// Counts an error that was replied.

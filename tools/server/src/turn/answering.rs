@@ -6,7 +6,7 @@
 
 use farcore::{Answer, Core, Error};
 
-use crate::conn::connection::{Connection, Pending};
+use crate::conn::connection::{Connection, FailedCall, Pending};
 use crate::conn::reply_token::Token;
 use crate::cores::shared::Shared;
 use crate::events::operation_events::version_of;
@@ -14,7 +14,7 @@ use crate::limits::LARGE_BYTES;
 use crate::serving::Serving;
 use crate::steps;
 use crate::types::list::reply::ListReply;
-use crate::types::replies::{ReplyKind, error_text, write_answer};
+use crate::types::replies::{ReplyKind, write_answer};
 use crate::types::stream::reply::StreamReply;
 use crate::waits::key_queues::Awaited;
 
@@ -83,9 +83,9 @@ impl Serving {
             if connection.is_gone && !connection.must_finish_transaction() {
                 return wake(shared, connection, token, &Awaited::ALL);
             }
-            if let Some(error) = deliver(shared, connection, token, &answer) {
-                shared.counters[*place].failed_commands.add(1);
-                failures.note(&error);
+            if let Some(failed) = deliver(shared, connection, token, &answer) {
+                shared.counters[*place].note_failed(failed.command);
+                failures.note(&failed.text);
             }
             if !connection.is_dirty {
                 connection.is_dirty = true;
@@ -117,32 +117,26 @@ fn count_large(answer: &Answer<'_>) {
     }
 }
 
-/// Makes a reply of an answer, in its place. Returns the text of an error that is replied.
+/// Makes a reply of an answer, in its place. Returns an error that is replied.
 #[inline]
 fn deliver(
     shared: &Shared,
     connection: &mut Connection,
     token: Token,
     answer: &Answer<'_>,
-) -> Option<String> {
+) -> Option<FailedCall> {
     let place = token.number().wrapping_sub(connection.first) as usize;
     let pending = connection.pending.get(place);
-    if let Some(Pending::Waiting(kind)) = pending
+    if let Some(Pending::Waiting(kind, _)) = pending
         && kind.is_part(answer)
     {
         let is_read = connection.read_later(token.number());
         debug_assert!(is_read, "such a read was kept");
         return None;
     }
-    if let Some(Pending::Joined(_)) = pending {
+    if let Some(Pending::Joined(..)) = pending {
         count_large(answer);
-        connection.fulfil_part(token.number(), token.part(), answer);
-        return match answer {
-            // It is read otherwise.
-            Answer::Failed(Error::LongValue { .. }) => None,
-            Answer::Failed(error) => Some(error_text(error)),
-            _ => None,
-        };
+        return connection.fulfil_part(token.number(), token.part(), answer);
     }
     if connection.awaits_list(token.number()) && connection.goes_on(token.number(), answer) {
         return None;
@@ -166,7 +160,7 @@ fn deliver(
     }
     count_large(answer);
     let mut adds = None;
-    connection.fulfil(token.number(), |kind, writer| {
+    let failed = connection.fulfil(token.number(), |kind, writer| {
         adds = match kind {
             ReplyKind::List(ListReply::Pushed) => Some(Awaited::List),
             ReplyKind::Stream(StreamReply::Added) => Some(Awaited::Stream),
@@ -177,8 +171,5 @@ fn deliver(
     if let Some(awaited) = adds {
         wake(shared, connection, token, &[awaited]);
     }
-    match answer {
-        Answer::Failed(error) => Some(error_text(error)),
-        _ => None,
-    }
+    failed
 }

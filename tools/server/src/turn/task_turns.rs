@@ -27,7 +27,7 @@ impl Serving {
                 continue;
             };
             let writes = connection.has_due_change();
-            let Some(task) = connection.take_due_long() else {
+            let Some((task, command)) = connection.take_due_long() else {
                 continue;
             };
             connection.is_blocked = true;
@@ -39,7 +39,7 @@ impl Serving {
                 &self.turn_bytes,
                 &self.entries,
             );
-            let output = output.with_held(held);
+            let output = output.with_held(held).of_command(command);
             let output = if writes { output.for_write() } else { output };
             let under = self.sections.take(number);
             let mut core = under.unwrap_or_else(|| self.tasks.client(core));
@@ -61,6 +61,7 @@ impl Serving {
             &self.entries,
         )
         .of_client(connection.id)
+        .of_command(connection.command_place)
     }
 
     /// One turn of the commands of several steps.
@@ -84,8 +85,9 @@ impl Serving {
         while let Some(task) = tasks.get_mut(place) {
             steps::go_on();
             let (polled, number) = (task.poll(), task.connection);
-            let is_some =
-                (task.output).pass_on(|bytes, begins| self.take_output(number, bytes, begins));
+            let command = task.output.command();
+            let is_some = (task.output)
+                .pass_on(|bytes, begins| self.take_output((number, command), bytes, begins));
             is_busy |= is_some || polled.is_ready();
             let rests = task.output.rests();
             if task.output.is_broken() {
@@ -124,12 +126,12 @@ impl Serving {
         })
     }
 
-    /// Adds a task's output to its connection; returns how many bytes wait to be sent there, and
-    /// how many may. `None` if the connection is gone. Only where a reply begins its first byte
-    /// says what it is: further on it may be one of a value.
+    /// Adds the output of a task of a command to its connection; returns how many bytes wait to be
+    /// sent there, and how many may. `None` if the connection is gone. Only where a reply begins
+    /// its first byte says what it is: further on it may be one of a value.
     pub(crate) fn take_output(
         &mut self,
-        number: usize,
+        (number, command): (usize, u8),
         bytes: &mut Vec<u8>,
         begins: bool,
     ) -> Option<(usize, usize)> {
@@ -166,7 +168,7 @@ impl Serving {
         let waiting = connection.waiting_bytes();
         connection.settle();
         if let Some(error) = error {
-            self.note_failure(&error);
+            self.note_failed_call(command, &error);
         }
         self.note_output(number);
         Some((waiting, share_bytes))
@@ -191,13 +193,8 @@ impl Serving {
             return self.put_back(number, connection);
         }
         connection.end_task();
-        if let (Some(found), Some(tracker)) =
-            (connection.redirecting.take(), connection.tracker.as_mut())
-        {
-            tracker.redirection = found.take();
-            if tracker.redirection.is_none() {
-                self.end_tracking(number, &mut connection);
-            }
+        if let Some(redirecting) = connection.redirecting.take() {
+            self.end_redirecting(number, &mut connection, *redirecting);
         }
         // Its last command has removed its user.
         connection.is_closing |= connection.user.is_removed() && !connection.is_executing();
