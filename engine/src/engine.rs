@@ -19,7 +19,9 @@ use crate::client::lanes::{HandleLanes, Shared};
 use crate::client::pool::{Client, LanePool};
 use crate::config::{Config, LostKeys, Sizes, WhenFull};
 use crate::constants::KEY_BYTES_MAX;
-use crate::durable::{Durable, DurableOptions, DurableStats, SnapshotSummary};
+use crate::durable::{
+    Durability, Durable, DurableOptions, DurableStats, LoadProgress, SnapshotSummary,
+};
 use crate::error::{Error, Result};
 use crate::executor::{self, Termination};
 use crate::far_memory::FarPlan;
@@ -72,8 +74,10 @@ pub struct Engine {
     heartbeats: Option<Arc<Heartbeats>>,
     /// Touches memory while the engine serves.
     toucher: Mutex<Option<Toucher>>,
-    /// Keeps the data directory, if there is one.
-    durable: OnceLock<Durable>,
+    /// Keeps the data directory, if there is one that is loaded.
+    durability: Durability,
+    /// A data directory that is not loaded yet.
+    unloaded: Mutex<Option<(Directory, DurableOptions)>>,
 }
 
 fn map(options: &RegionOptions) -> Result<Arc<Region>> {
@@ -136,12 +140,17 @@ fn check_limits(config: &Config, sizes: &Sizes) -> Result<()> {
     limits::check_memory(need, &Root::new("/"))
 }
 
-fn durable_options(config: &Config, plan: &OpenPlan) -> DurableOptions {
+fn durable_options(
+    config: &Config,
+    plan: &OpenPlan,
+    progress: Arc<LoadProgress>,
+) -> DurableOptions {
     DurableOptions {
         log: config.log,
         key: config.encryption.clone(),
         seed: plan.seed,
         hash_tags: config.hash_tags,
+        progress,
     }
 }
 
@@ -191,6 +200,18 @@ impl Engine {
     /// [`Error::Memory`], [`Error::Threads`], [`Error::Descriptors`]. What did start has ended by
     /// then.
     pub fn open(config: Config) -> Result<Self> {
+        let engine = Self::open_unloaded(config)?;
+        engine.load()?;
+        Ok(engine)
+    }
+
+    /// As [`Engine::open`], but the data directory, which is locked by then, is not loaded:
+    /// [`Engine::load`] does it. Until that has returned nothing may be stored or removed, and what
+    /// is read may be missing.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_unloaded(config: Config) -> Result<Self> {
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
@@ -224,11 +245,10 @@ impl Engine {
             engine.start_touching(arenas, regions)?;
         }
         if let Some(directory) = directory {
-            let durable =
-                Durable::open(&engine.shared, directory, durable_options(&config, &plan))?;
-            let _ = engine.durable.set(durable);
+            let progress = Arc::clone(&engine.durability.progress);
+            let options = durable_options(&config, &plan, progress);
+            engine.unloaded = Mutex::new(Some((directory, options)));
         }
-        let _ = engine.metrics.startup_ns.set(clock.now_ns() - opened_ns);
         let _ = engine.metrics.local_memory.set(memory);
         let processors = limits::processors();
         if let Some(advice) = processors.advice(&config.cores) {
@@ -245,6 +265,31 @@ impl Engine {
             "the engine is open"
         );
         Ok(engine)
+    }
+
+    /// Loads the data directory of an engine that was opened without. Blocks, so not to be called
+    /// from a job.
+    ///
+    /// # Errors
+    /// A file cannot be read, is damaged, or what it holds has no room: the engine is of no use
+    /// then.
+    pub fn load(&self) -> Result<()> {
+        let unloaded = || self.unloaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = unloaded().take();
+        if let Some((directory, options)) = taken {
+            let durable = Durable::open(&self.shared, directory, options)?;
+            let _ = self.durability.keeper.set(durable);
+        }
+        let metrics = &self.metrics;
+        let startup_ns = metrics.clock.now_ns() - metrics.opened_ns;
+        let _ = metrics.startup_ns.set(startup_ns);
+        Ok(())
+    }
+
+    /// What others may do with the data directory.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.durability.clone()
     }
 
     /// An engine whose cores have not started, and the lanes that end on each.
@@ -311,7 +356,8 @@ impl Engine {
             cores: Vec::new(),
             heartbeats: plan.far.heartbeats(),
             toucher: Mutex::default(),
-            durable: OnceLock::new(),
+            durability: Durability::default(),
+            unloaded: Mutex::default(),
         };
         (engine, lanes)
     }
@@ -546,13 +592,13 @@ impl Engine {
     /// of a read if a record cannot be read; [`Error::Storage`] if the disk fails or is full. The
     /// snapshot before stays, and what was written of this one is removed.
     pub fn snapshot(&self) -> Result<SnapshotSummary> {
-        self.durable.get().ok_or(Error::NoDataDirectory)?.snapshot()
+        self.durability.snapshot()
     }
 
     /// What there is to say of the data directory; `None` without one.
     #[must_use]
     pub fn durable_stats(&self) -> Option<DurableStats> {
-        self.durable.get().map(Durable::stats)
+        self.durability.stats()
     }
 
     /// Figures of all shards. Reading them stops no core.
@@ -674,7 +720,7 @@ impl Engine {
     /// The cores' threads stay, asleep, for the next engine that this process opens on the same
     /// cores.
     pub fn close(&self) {
-        if let Some(durable) = self.durable.get()
+        if let Some(durable) = self.durability.keeper.get()
             && !is_core_of(&self.shared.lifecycle)
         {
             durable.stop();

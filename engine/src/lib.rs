@@ -74,7 +74,7 @@ pub use self::client::tree::{
     TreeUpdated, TreeView,
 };
 pub use self::config::{Config, LogPolicy, LostKeys, WhenFull};
-pub use self::durable::{DurableStats, SnapshotSummary};
+pub use self::durable::{Durability, DurableStats, LoadFigures, SnapshotSummary};
 pub use self::engine::Engine;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

@@ -52,6 +52,8 @@ pub(crate) struct DurableOptions {
     pub(crate) key: Option<EncryptionKey>,
     pub(crate) seed: u64,
     pub(crate) hash_tags: bool,
+    /// Where loading tells how far it is.
+    pub(crate) progress: Arc<LoadProgress>,
 }
 
 /// What a snapshot has written.
@@ -140,7 +142,10 @@ impl Durable {
         directory: Directory,
         options: DurableOptions,
     ) -> Result<Self> {
-        let state = Arc::new(State::default());
+        let state = Arc::new(State {
+            progress: Arc::clone(&options.progress),
+            ..State::default()
+        });
         let mut keeper = Keeper {
             shared: Arc::clone(shared),
             directory,
@@ -470,6 +475,8 @@ impl Keeper {
             };
             let load = loads.remove(&shard).unwrap_or_default();
             let progress = Arc::clone(&self.state.progress);
+            let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+            progress.total_bytes.fetch_add(bytes, Ordering::Relaxed);
             let core = place % self.shared.cores_shared.len();
             let of = (load, path.clone());
             let job = move |core: Core| Loader::load(core, reader, of, (until, progress));

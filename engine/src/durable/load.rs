@@ -106,10 +106,12 @@ pub(super) struct ShardLoad {
 
 /// Progress of loading, which any thread may read.
 #[derive(Debug, Default)]
-pub(super) struct LoadProgress {
-    pub(super) entries: AtomicU64,
-    /// Bytes of files.
-    pub(super) bytes: AtomicU64,
+pub(crate) struct LoadProgress {
+    pub(crate) entries: AtomicU64,
+    /// Bytes of files that were read.
+    pub(crate) bytes: AtomicU64,
+    /// Bytes of the files that are loaded or were.
+    pub(crate) total_bytes: AtomicU64,
 }
 
 /// What a file held.

@@ -16,9 +16,12 @@
 //!   moment. The log has all changes since then, so a reader applies those with a greater version.
 
 mod base;
+mod durability;
 mod keeper;
 mod load;
 mod tree_versions;
 
+pub use self::durability::{Durability, LoadFigures};
 pub(crate) use self::keeper::{Durable, DurableOptions};
 pub use self::keeper::{DurableStats, SnapshotSummary};
+pub(crate) use self::load::LoadProgress;
