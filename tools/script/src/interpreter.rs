@@ -121,8 +121,14 @@ fn serve(lua: &Lua, library: &Library, switch: &Switch, mut step: Step) {
             compiled.clear();
         }
         drop(job);
-        // Else it would show the next script what this one did.
-        switch.is_clean.set(library.is_clean());
+        if switch.is_suspect.get() {
+            // Else it would show the next script what this one did.
+            switch.is_clean.set(library.is_clean());
+        }
+        debug_assert!(
+            !switch.is_clean.get() || library.is_clean(),
+            "nothing else changes what others see"
+        );
         step = switch.suspend(event);
     }
 }
@@ -139,9 +145,13 @@ fn run(
     let limit = job.memory_bytes.max(lua.used_memory() + (64 << 10));
     // Those of the interpreter itself know a limit.
     let _ = lua.set_memory_limit(limit);
-    lua.gc_restart();
-    let known = compiled.get(&job.script.sha).cloned();
-    let function = match known.map_or_else(|| compile(lua, library, job.script.code()), Ok) {
+    let known = match compiled.get(&job.script.sha) {
+        Some(function) => Ok(function.clone()),
+        None => compile(lua, library, job.script.code()).inspect(|function| {
+            compiled.insert(job.script.sha.clone(), function.clone());
+        }),
+    };
+    let function = match known {
         Ok(function) => function,
         Err(text) => {
             let text = format!("ERR Error compiling script (new function): {text}");
@@ -152,9 +162,6 @@ fn run(
             };
         }
     };
-    if !compiled.contains_key(&job.script.sha) {
-        compiled.insert(job.script.sha.clone(), function.clone());
-    }
     if job.only_compiles {
         return Event::Ended {
             reply: replies::bulk(job.script.sha.as_bytes()),
@@ -162,7 +169,7 @@ fn run(
             is_counted: false,
         };
     }
-    let (reply, is_counted) = match library.call(lua, switch, &function, job) {
+    let (reply, is_counted) = match library.call(switch, &function, job) {
         Ok(replied) => replied,
         Err(error) => {
             let reason = switch.ended();
@@ -174,7 +181,6 @@ fn run(
             (replies::error(&text), false)
         }
     };
-    library.forget();
     // A limit would fail what ends the state.
     let _ = lua.set_memory_limit(0);
     Event::Ended {

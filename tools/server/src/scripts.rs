@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use farcore_script::{Event, Interpreter, Job, Script, Step};
+use crate::exec::script_run::Called;
+use crate::limits::SPARE_BYTES_MAX;
+use farcore_script::{Event, Interpreter, Job, Script, Step, Words};
 
 /// Bytes of the scripts that a core owns, and of its copies, at most.
 const OWNED_BYTES_MAX: usize = 4 << 20;
@@ -61,6 +63,8 @@ pub(crate) struct Scripts {
     owned: Known,
     copied: Known,
     idle: Vec<Interpreter>,
+    /// What the next command of a script is kept in.
+    called: Option<Box<Called>>,
     /// Connections whose scripts run.
     pub(crate) running: Vec<usize>,
     /// Times that scripts were forgotten.
@@ -116,6 +120,17 @@ impl Scripts {
         }
     }
 
+    /// Where a command of a script is kept.
+    pub(crate) fn take_called(&mut self) -> Box<Called> {
+        self.called.take().unwrap_or_default()
+    }
+
+    /// Takes back where a command was kept, if that takes little.
+    pub(crate) fn give_called(&mut self, called: Box<Called>) {
+        let bytes = called.queue.bytes.capacity() + called.parsing.arguments.held_bytes();
+        self.called = (bytes <= SPARE_BYTES_MAX).then_some(called);
+    }
+
     /// Takes back an interpreter that has ended its script.
     pub(crate) fn give_back(&mut self, interpreter: Interpreter) {
         if self.idle.len() < IDLE_MAX && interpreter.is_reusable() {
@@ -135,8 +150,8 @@ impl Scripts {
         let mut interpreter = self.interpreter()?;
         let job = Job {
             script: Arc::clone(script),
-            keys: Vec::new(),
-            arguments: Vec::new(),
+            words: Words::default(),
+            keys: 0,
             is_resp3: false,
             memory_bytes,
             slice: SLICE_INSTRUCTIONS,

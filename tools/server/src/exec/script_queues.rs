@@ -95,6 +95,18 @@ impl ScriptQueues {
         true
     }
 
+    /// Takes the entry of some shards for the script of a connection, which begins at once, if
+    /// one is there under which another script may begin.
+    pub(crate) fn take_free(&mut self, reach: Reach, connection: usize) -> Option<Entry> {
+        let queue = self.of(reach)?;
+        let is_free = queue.holder.is_none() && queue.free.as_ref().is_some_and(Entry::is_fresh);
+        if !is_free {
+            return None;
+        }
+        queue.holder = Some(connection);
+        queue.free.take()
+    }
+
     /// Keeps the sections of a script that has ended. They are left if no other is to follow.
     pub(crate) fn give_back(&mut self, reach: Reach, connection: usize, entry: Entry) {
         if let Some(queue) = self.of(reach)

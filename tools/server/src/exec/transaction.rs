@@ -159,7 +159,7 @@ impl Reach {
     }
 
     pub(crate) fn add_all(&mut self) {
-        self.is_everywhere = true;
+        (self.shards, self.is_everywhere) = ([0; 4], true);
     }
 
     /// True if they touch none.

@@ -75,7 +75,7 @@ impl Serving {
                 None => true,
                 Some(under) => {
                     let shared = queue.is_alone.then(|| (queue.reach, Instant::now()));
-                    self.sections.hold(number, under, shared);
+                    self.sections.hold(number, Some(under), shared);
                     connection.replay(queue);
                     self.replay_some(core, number, connection)
                 }

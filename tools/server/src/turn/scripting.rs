@@ -13,10 +13,10 @@ use crate::commands::{self, CalledKeys};
 use crate::conn::connection::{Connection, ReplyMode};
 use crate::cores::message::{KilledScripts, Message};
 use crate::exec::script_run::{Called, Next, ScriptRun};
-use crate::exec::transaction::Added;
-use crate::limits::SECTION_NS;
+use crate::exec::transaction::QUEUE_BYTES_MAX;
+use crate::limits::{SECTION_NS, SPARE_BYTES_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
-use crate::resp::Protocol;
+use crate::resp::{Arguments, Progress, Protocol};
 use crate::scripts::owner_of;
 use crate::serving::Serving;
 use crate::steps;
@@ -44,6 +44,9 @@ impl Serving {
         (number, holds): (usize, bool),
         connection: &mut Connection,
     ) -> bool {
+        if let Some(run) = &mut connection.script {
+            run.turns += 1;
+        }
         loop {
             let Some(run) = &mut connection.script else {
                 return true;
@@ -76,8 +79,8 @@ impl Serving {
                 return true;
             };
             let next = match interpreter.resume(step) {
-                Event::Call { words, is_resp3 } => {
-                    self.call_of_script(core, connection, &words, is_resp3)
+                Event::Call { command, is_resp3 } => {
+                    self.call_of_script(core, connection, command, is_resp3)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -117,33 +120,52 @@ impl Serving {
         &mut self,
         core: &Core,
         connection: &mut Connection,
-        words: &[Vec<u8>],
+        command: Vec<u8>,
         is_resp3: bool,
     ) -> Next {
         connection.protocol = match is_resp3 {
             true => Protocol::Resp3,
             false => Protocol::Resp2,
         };
-        let denied = self.denied_in_script(connection, words);
-        let database = connection.database;
-        match &mut connection.script {
-            Some(run) => self.called(core, (run, database), words, denied),
-            None => Next::Step(Step::GoOn),
+        let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
+        if command.len() > QUEUE_BYTES_MAX {
+            return refused("ERR the command is too long".to_owned());
         }
-    }
-
-    /// Why the user of a script's client may not run a command, if it may not.
-    fn denied_in_script(&mut self, connection: &Connection, words: &[Vec<u8>]) -> Option<String> {
-        if connection.user.may_all() {
-            return None;
+        let mut called = self.scripts.take_called();
+        called.queue.commands = 1;
+        called.queue.bytes = command;
+        let Called { queue, parsing, .. } = &mut *called;
+        let progress = queue.parse(0, &self.limits, parsing);
+        let admitted = if let Some(Progress::Complete { consumed }) = progress {
+            parsing.next = Some(consumed);
+            self.admit_called(core, connection, &parsing.arguments, &queue.bytes)
+        } else {
+            // It is passed on in pieces, or parsed so.
+            let mut words = Arguments::new();
+            parsing.end();
+            match queue.command(0, &mut words) {
+                Some(_) => self.admit_called(core, connection, &words, &queue.bytes),
+                None => Err("ERR the command is too long".to_owned()),
+            }
+        };
+        match admitted {
+            Ok(()) => Next::Command(called),
+            Err(text) => {
+                let text = text.replace(['\r', '\n'], " ");
+                self.note_failure(&text);
+                refused(text)
+            }
         }
-        commands::refused_in_script(self, connection, words)
     }
 
     /// Why a script is to end now.
-    fn end_of(&self, run: &ScriptRun) -> Option<String> {
+    fn end_of(&self, run: &mut ScriptRun) -> Option<String> {
+        let is_age_due = run.is_age_due();
         if let Some(reason) = &run.end {
             return Some(reason.clone());
+        }
+        if !is_age_due {
+            return None;
         }
         let (age, limit) = (run.age(), self.shared.options.script_time_limit);
         if age > limit && !run.has_written {
@@ -174,6 +196,12 @@ impl Serving {
             connection,
             (queue, at, parsing),
         );
+        // Those of its own shard come at once.
+        while holds && connection.outstanding > 0 && core.is_under_section() {
+            if self.take_answers_for(core, connection) == 0 {
+                break;
+            }
+        }
         let is_done = *at == queue.bytes.len()
             && !connection.is_blocked
             && connection.pending.is_empty()
@@ -185,7 +213,15 @@ impl Serving {
             }
             return Err(called);
         }
+        let bytes = called.end();
+        self.scripts.give_called(called);
         let mut output = std::mem::take(&mut connection.output);
+        if bytes.capacity() <= SPARE_BYTES_MAX {
+            // For the reply of the next one.
+            let mut bytes = bytes;
+            bytes.clear();
+            connection.output.lend(bytes);
+        }
         let is_lost = match &mut connection.script {
             Some(run) => {
                 std::mem::take(&mut run.is_reply_lost)
@@ -201,53 +237,50 @@ impl Serving {
         Ok(std::mem::take(output.own()))
     }
 
-    /// What follows from a command that a script calls.
-    fn called(
+    /// Why the script of a connection may not call a command, if it may not; else whether that
+    /// writes is noted.
+    fn admit_called(
         &mut self,
         core: &Core,
-        (run, database): (&mut ScriptRun, u8),
-        words: &[Vec<u8>],
-        denied: Option<String>,
-    ) -> Next {
-        let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
-        match self.admit_called(core, (run, database), words, denied) {
-            Ok(writes) => run.has_written |= writes,
-            Err(text) => {
-                let command = words.first().and_then(|name| commands::find(name));
+        connection: &mut Connection,
+        words: &Arguments,
+        input: &[u8],
+    ) -> Result<(), String> {
+        let admitted = self.check_called(core, connection, words, input);
+        match (&admitted, &mut connection.script) {
+            (Ok(writes), Some(run)) => run.has_written |= writes,
+            (Err(_), _) => {
+                let command = words.iter(input).next().and_then(commands::find);
                 let calls = command.and_then(|one| self.counters().calls.get(one.place()));
                 if let Some(calls) = calls {
                     calls.rejected.add(1);
                 }
-                let text = text.replace(['\r', '\n'], " ");
-                self.note_failure(&text);
-                return refused(text);
             }
+            _ => {}
         }
-        let mut called = Box::<Called>::default();
-        called
-            .queue
-            .begin(words.iter().map(|word| word.len() + 24).sum(), words.len());
-        loop {
-            match called.queue.add_some(words.len(), |place| &words[place]) {
-                Added::Part => {}
-                Added::Whole => return Next::Command(called),
-                Added::TooLong => return refused("ERR the command is too long".to_owned()),
-            }
-        }
+        admitted.map(|_| ())
     }
 
-    /// Why a script may not call a command; else whether that writes.
-    fn admit_called(
-        &self,
+    /// Why the script of a connection may not call a command; else whether that writes.
+    fn check_called(
+        &mut self,
         core: &Core,
-        (run, database): (&ScriptRun, u8),
-        words: &[Vec<u8>],
-        denied: Option<String>,
+        connection: &Connection,
+        words: &Arguments,
+        input: &[u8],
     ) -> Result<bool, String> {
-        let called = commands::called_by_script(words)?;
+        // Also of one that is refused otherwise, it is noted that its user may not run it.
+        let denied = match connection.user.may_all() {
+            true => None,
+            false => commands::refused_in_script(self, connection, (words, input)),
+        };
+        let called = commands::called_by_script(words, input)?;
         if let Some(denied) = denied {
             return Err(denied);
         }
+        let Some(run) = &connection.script else {
+            return Ok(false);
+        };
         if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
@@ -266,8 +299,9 @@ impl Serving {
                 ));
             }
             CalledKeys::At(places) => {
-                let database = self.shared.databases.of(database);
-                for word in places.iter().filter_map(|place| words.get(place)) {
+                let database = self.shared.databases.of(connection.database);
+                for place in places.iter() {
+                    let word = words.get(place, input);
                     if !reach.has(core.shard_of(&database.stored(word))) {
                         let key = String::from_utf8_lossy(word);
                         let key: String = key.chars().take(128).collect();
