@@ -20,6 +20,7 @@ fn job(text: &str) -> Job {
         script: Arc::new(Script::new(text.as_bytes()).unwrap()),
         words: words(&["key", "first", "2"]),
         keys: 1,
+        buffer: Vec::new(),
         is_resp3: false,
         memory_bytes: 4 << 20,
         slice: 100_000,
