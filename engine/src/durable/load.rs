@@ -17,7 +17,8 @@ use crate::client::long::Routed;
 use crate::client::scan::{Cursor, ScanOptions};
 use crate::error::{Error, Result, StorageError};
 use crate::journal::{
-    Entry, EntryBody, EntryKind, NodePatch, Patches, PutPatch, patch_parts, put_root, restore_parts,
+    Entry, EntryBody, EntryKind, Patches, PutPatch, StepHead, patch_parts, put_step_head,
+    restore_parts,
 };
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
@@ -223,6 +224,9 @@ impl Loader {
             }
         }
         loader.settle().await?;
+        if let Some(since) = loader.since {
+            loader.loaded.load.trees.settle(since);
+        }
         loader.loaded.chain = reader.chain();
         Ok(loader.loaded)
     }
@@ -274,17 +278,21 @@ impl Loader {
         let load = &mut self.loaded.load;
         match body {
             EntryBody::Put { .. } | EntryBody::Delete | EntryBody::TreeBegin { .. } => {
-                if self.since.is_none() {
-                    load.trees.note_other(key, version);
+                match (self.since, entry.kind) {
+                    (None, _) => load.trees.note_other(key, version),
+                    // It has gone while the base was written: the log has all of what it is now.
+                    (Some(_), EntryKind::Delete) => load.trees.forget(key),
+                    (Some(_), _) => {}
                 }
                 self.restore((entry.kind, key, version), entry.body).await
             }
             EntryBody::Expire { .. } => self.restore((entry.kind, key, version), entry.body).await,
             EntryBody::TreeStep { patches } => match self.since {
                 Some(since) => {
-                    if version > since {
-                        load.trees.note_page(key, version, patches);
-                    }
+                    let Some((head, _)) = Patches::parse(patches) else {
+                        return Err(self.damaged(self.loaded.entries));
+                    };
+                    load.trees.note_page(key, version, head, since);
                     self.patch(key, version, patches).await
                 }
                 None if load.trees.knows(key, version) => {
@@ -296,7 +304,8 @@ impl Loader {
                 None => self.patch(key, version, patches).await,
             },
             EntryBody::Clear => {
-                load.trees.clear();
+                load.trees.clear(version);
+                load.longs.clear();
                 self.clear(version).await
             }
             EntryBody::Mark { number } => {
@@ -317,6 +326,11 @@ impl Loader {
                 if let Some(long) = load.longs.get_mut(&id) {
                     long.bytes.extend_from_slice(bytes);
                 }
+                Ok(())
+            }
+            EntryBody::End => Ok(()),
+            EntryBody::LongEnd { id } => {
+                load.longs.remove(&id);
                 Ok(())
             }
             EntryBody::LongPut { id, expiry_ms } => {
@@ -350,34 +364,21 @@ impl Loader {
         if step.len() <= STEP_BYTES {
             return self.patch_with(key, version, step).await;
         }
-        let Some((root, patches)) = Patches::parse(step) else {
+        let Some((head, patches)) = Patches::parse(step) else {
             return Err(self.damaged(self.loaded.entries));
         };
         // The root comes first, so that it is that of the step while its nodes come.
         let mut part = Vec::new();
-        put_root(&mut part, root);
+        put_step_head(&mut part, head);
         for patch in patches {
-            let mut put = PutPatch(&mut part);
-            match patch {
-                Some(NodePatch::Is { node, bytes }) => put.is(node, bytes),
-                Some(NodePatch::Gone { node }) => put.gone(node),
-                Some(NodePatch::Touch {
-                    leaf,
-                    entry,
-                    touch,
-                    branches,
-                    key,
-                    value,
-                }) => {
-                    let branches: Vec<_> = NodePatch::branches(branches).collect();
-                    put.touch((leaf, entry, touch), branches.into_iter(), (key, value));
-                }
-                None => return Err(self.damaged(self.loaded.entries)),
-            }
+            let Some(patch) = patch else {
+                return Err(self.damaged(self.loaded.entries));
+            };
+            PutPatch(&mut part).patch(patch);
             if part.len() >= STEP_BYTES {
                 self.patch_with(key, version, &part).await?;
                 part.clear();
-                put_root(&mut part, None);
+                put_step_head(&mut part, StepHead::Nodes);
             }
         }
         self.patch_with(key, version, &part).await

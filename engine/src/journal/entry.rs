@@ -11,7 +11,8 @@
 //! long piece: | id:64 | bytes |                 no key
 //! long put:   | id:64 | expiry:64, if it expires |
 //! mark:       | number:64 |                      no key
-//! delete, clear: nothing; a clear has no key
+//! long end:   | id:64 |                          no key
+//! delete, clear, end: nothing; the last two have no key
 //! ```
 //!
 //! No bytes panic: files are what others may have written.
@@ -50,6 +51,10 @@ pub(crate) enum EntryKind {
     LongPut = 9,
     /// All shards were at rest here, at one moment.
     Mark = 10,
+    /// The step ends here.
+    End = 11,
+    /// A long value has ended.
+    LongEnd = 12,
 }
 
 impl EntryKind {
@@ -66,6 +71,8 @@ impl EntryKind {
             Self::LongPiece,
             Self::LongPut,
             Self::Mark,
+            Self::End,
+            Self::LongEnd,
         ];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -107,6 +114,10 @@ pub(crate) enum EntryBody<'a> {
     },
     Mark {
         number: u64,
+    },
+    End,
+    LongEnd {
+        id: u64,
     },
 }
 
@@ -192,7 +203,11 @@ impl<'a> Entry<'a> {
         };
         let is_keyless = matches!(
             kind,
-            EntryKind::Clear | EntryKind::LongPiece | EntryKind::Mark
+            EntryKind::Clear
+                | EntryKind::LongPiece
+                | EntryKind::LongEnd
+                | EntryKind::Mark
+                | EntryKind::End
         );
         if is_keyless != entry.key.is_empty() {
             return Err(NoEntry);
@@ -239,6 +254,9 @@ impl<'a> Entry<'a> {
                 number: word(body, 0)?,
             },
             EntryKind::Mark => return None,
+            EntryKind::End => body.is_empty().then_some(EntryBody::End)?,
+            EntryKind::LongEnd if body.len() == 8 => EntryBody::LongEnd { id: word(body, 0)? },
+            EntryKind::LongEnd => return None,
             EntryKind::LongPiece => EntryBody::LongPiece {
                 id: word(body, 0)?,
                 bytes: body.get(8..)?,

@@ -21,7 +21,9 @@ mod patch;
 mod restore;
 
 pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
-pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, put_root};
+pub(crate) use self::patch::{
+    NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head,
+};
 
 pub(crate) use self::restore::{
     Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts, restored,
@@ -39,6 +41,8 @@ pub(crate) struct Journal {
     passed: usize,
     /// A step of several entries is under way; where its last entry begins.
     step: Option<Option<usize>>,
+    /// All entries belong to one step until it is ended; whether there is one.
+    span: Option<bool>,
     /// All bytes that were ever appended.
     appended: u64,
 }
@@ -52,6 +56,22 @@ impl Journal {
     /// Ends it.
     pub(crate) fn end_step(&mut self) {
         self.step = None;
+    }
+
+    /// Has all entries from now on belong to one step: those of a section.
+    pub(crate) fn begin_span(&mut self) {
+        self.span = Some(false);
+    }
+
+    /// Ends it, if one was begun; true if it was.
+    pub(crate) fn end_span(&mut self) -> bool {
+        let Some(has_any) = self.span.take() else {
+            return false;
+        };
+        if has_any {
+            self.append(EntryKind::End, &[], 0, |_| {});
+        }
+        true
     }
 
     /// Appends an entry, whose body `fill` writes.
@@ -68,6 +88,10 @@ impl Journal {
             Entry::mark_more(&mut self.bytes[last..]);
         }
         Entry::append(&mut self.bytes, (kind, key, version), fill);
+        if let Some(has_any) = &mut self.span {
+            *has_any = true;
+            Entry::mark_more(&mut self.bytes[start..]);
+        }
         self.appended += (self.bytes.len() - start) as u64;
     }
 

@@ -240,6 +240,22 @@ impl Core {
         Ok(opened.map(|(version, value)| (version, LongPieces::opened(shard, &value))))
     }
 
+    /// As [`Core::long_pieces`], with when the key expires.
+    pub(crate) async fn long_opened(
+        &mut self,
+        key: &[u8],
+    ) -> Result<Option<(Version, LongPieces, Option<u64>)>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        let parts = long_parts(OperationKind::LongOpen, key, &[]);
+        let opened = self.ask(routed, parts).await?;
+        Ok(opened.map(|(version, value)| {
+            let pieces = LongPieces::opened(routed.shard, &value);
+            let expiry_ms = Some(word(&value, 4)).filter(|&at_ms| at_ms > 0);
+            (version, pieces, expiry_ms)
+        }))
+    }
+
     /// Reads a part of a value's pieces into a buffer, which it replaces. The part is shorter where
     /// the value ends, and empty from an offset at its end or beyond. The buffer is empty after an
     /// error. Cost: a request for each piece that holds some of the part, 8 under way at once; one
