@@ -154,6 +154,20 @@ fn a_file_says_what_it_is() {
 }
 
 #[test]
+fn a_short_block_holds_nothing_of_those_before() {
+    let disk = MemoryDisk::default();
+    let mut log = writer(&disk, FileKind::Log, None);
+    append(&mut log, &[5; 4 * PAYLOAD_BYTES_MAX]);
+    append(&mut log, b"short");
+    log.sync();
+    settle(&mut log);
+    let written = disk.written();
+    let last = &written[written.len() - 4096..];
+    assert_eq!(&last[64..69], b"short");
+    assert!(last[69..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
 fn nothing_is_written_before_the_super_block_is_durable() {
     let disk = MemoryDisk::default();
     let mut log = writer(&disk, FileKind::Log, None);
