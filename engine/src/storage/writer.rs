@@ -170,12 +170,14 @@ impl<D: Disk> FileWriter<D> {
         let mut count = 0;
         loop {
             self.blocks.end();
-            let submitted = self.submit();
+            // Again after completions only if they have made another request due.
+            if self.submit() == 0 && count > 0 {
+                return count;
+            }
             let blocks = &mut self.blocks;
             let completed = self.disk.poll(&mut |done| blocks.complete(done));
             count += completed;
-            // A completion may have made another request due.
-            if completed == 0 || (submitted == 0 && count > completed) {
+            if completed == 0 {
                 return count;
             }
         }
