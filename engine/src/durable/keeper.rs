@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::base::{BaseSummary, BaseWriter};
 use super::load::{LoadProgress, Loader, ShardLoad, Until, last_mark};
+use farcore_tuning::entropy_u64;
+
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::client::core::Core;
 use crate::client::jobs::spawn_on_core;
@@ -25,7 +28,7 @@ use crate::config::LogPolicy;
 use crate::disk::{Disk, RingDisk};
 use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
-use crate::reactor::{CoreShared, JournalCommand, JournalFile, JournalSync, Task};
+use crate::reactor::{CoreShared, JournalPort, JournalCommand, JournalFile, JournalSync, Task};
 use crate::storage::{
     BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
 };
@@ -44,6 +47,16 @@ const DEPTH: u16 = 8;
 const BUFFERS: usize = 4;
 /// How long after a failure the next base is tried by itself.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// That rest is doubled this many times at most.
+const FAILURES_MAX: u32 = 6;
+/// How long after a failure it is tried where changes are refused until it is there.
+const REST_AFTER_LOSS: Duration = Duration::from_secs(2);
+/// How long a snapshot waits for what it needs.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// How long what is under way waits for a disk that fails.
+const FAILING_MAX: Duration = Duration::from_secs(10);
+/// How often cores are to come to rest together before they go on one by one.
+const TRIES: usize = 3;
 
 /// The settings of a keeper.
 #[derive(Debug)]
@@ -154,6 +167,10 @@ impl Durable {
             generation: 0,
             base_at: 0,
             failed_at: None,
+            failures: 0,
+            old_log_bytes: 0,
+            run: [0; 8],
+            before: None,
             engine: [0; 16],
             loaded: None,
             marked: Marked {
@@ -161,6 +178,7 @@ impl Durable {
                 appended: Cell::new(0),
                 due: Cell::new(Instant::now()),
             },
+            unfinished: Cell::new(false),
         };
         keeper.load()?;
         let (orders, received) = mpsc::channel();
@@ -232,11 +250,21 @@ struct Keeper {
     /// Bytes of the journals when the last base was begun.
     base_at: u64,
     failed_at: Option<Instant>,
+    /// Snapshots that have failed, one after the other.
+    failures: u32,
+    /// Bytes of logs of earlier processes that no base has.
+    old_log_bytes: u64,
+    /// This process, in its logs.
+    run: [u8; 8],
+    /// The process of the logs that were loaded last, and whether they were finished.
+    before: Option<([u8; 8], bool)>,
     /// The store's own number.
     engine: [u8; 16],
     /// The generation whose logs end where the next one's begin, if there is one.
     loaded: Option<u64>,
     marked: Marked,
+    /// A log of the generation that is loaded was not finished.
+    unfinished: Cell<bool>,
 }
 
 /// The last mark.
@@ -250,6 +278,9 @@ struct Marked {
 
 /// Where a super block's free area says that each answer that was given is in the log.
 const KEEPS_ALL_AT: usize = 16;
+
+/// Where it names the process that wrote the log.
+const RUN: std::ops::Range<usize> = 24..32;
 
 /// True if a log has all that was answered.
 fn keeps_all(of: &SuperBlock) -> bool {
@@ -330,14 +361,17 @@ impl Keeper {
         if self.options.log == LogPolicy::Off {
             return false;
         }
-        let rests = |at: &Instant| at.elapsed() < REST_AFTER_FAILURE;
-        if self.failed_at.as_ref().is_some_and(rests) {
+        let is_lost = self.ports().any(JournalPort::is_lost);
+        let rest = match is_lost {
+            true => REST_AFTER_LOSS,
+            // Each try leaves logs behind, so tries become rare.
+            false => REST_AFTER_FAILURE * (1 << self.failures.min(FAILURES_MAX)),
+        };
+        if self.failed_at.is_some_and(|at| at.elapsed() < rest) {
             return false;
         }
-        let cores = || self.shared.cores_shared.iter();
-        let is_lost = cores().any(|core| core.command_port.journal.is_lost());
         let base_bytes = self.state.base_bytes.load(Ordering::Relaxed);
-        let log_bytes = self.appended().saturating_sub(self.base_at);
+        let log_bytes = (self.old_log_bytes + self.appended()).saturating_sub(self.base_at);
         is_lost || log_bytes > base_bytes.max(LOG_BYTES_MIN)
     }
 
@@ -345,6 +379,10 @@ impl Keeper {
     fn load(&mut self) -> Result<()> {
         let began = Instant::now();
         self.directory.remove_leftovers()?;
+        let run = entropy_u64().map_err(|error| Error::Memory {
+            reason: format!("no random bytes: {error}"),
+        })?;
+        self.run = run.to_le_bytes();
         let Stored { manifest, files } = self.directory.stored()?;
         let base = manifest.as_ref().map_or(0, |manifest| manifest.base);
         let (mut ceiling, mut loads) = (0, ShardLoads::new());
@@ -367,6 +405,7 @@ impl Keeper {
             let of = (FileKind::Log, generation, &shards[..]);
             loads = self.load_generation(of, loads, (&mut ceiling, None))?;
             self.loaded = Some(generation);
+            self.old_log_bytes += self.make_durable(generation, shards)?;
         }
         drop(loads);
         self.order_all(|| JournalCommand::EndLoading { ceiling })?;
@@ -375,11 +414,11 @@ impl Keeper {
             None => random_salt()?,
         };
         self.note_loaded(began, manifest.as_ref());
+        if manifest.is_none() {
+            let none = self.manifest(0, Vec::new(), 0);
+            self.directory.write_manifest(&none)?;
+        }
         if self.options.log != LogPolicy::Off {
-            if manifest.is_none() {
-                let none = self.manifest(0, Vec::new(), 0);
-                self.directory.write_manifest(&none)?;
-            }
             self.begin_generation()?;
         }
         Ok(())
@@ -405,6 +444,29 @@ impl Keeper {
         }
     }
 
+    /// Makes sure that what was loaded of logs is durable, because what follows builds on it.
+    /// Returns how many bytes they have.
+    fn make_durable(&mut self, generation: u64, shards: &[u16]) -> Result<u64> {
+        let (mut bytes, mut run, mut is_whole) = (0, [0; 8], true);
+        for &shard in shards {
+            let path = self.directory.path_of(FileKind::Log, generation, shard);
+            let failed = |call| {
+                let path = &path;
+                move |error| StorageError::io(path, call, &error)
+            };
+            let file = File::open(&path).map_err(failed("open"))?;
+            file.sync_all().map_err(failed("fsync"))?;
+            bytes += file.metadata().map_err(failed("fstat"))?.len();
+            match FileReader::open(&path, self.options.key.as_ref()) {
+                Ok(reader) => run.copy_from_slice(&reader.super_block().free[RUN]),
+                Err(_) => is_whole = false,
+            }
+        }
+        is_whole &= !self.unfinished.replace(false);
+        self.before = Some((run, is_whole));
+        Ok(bytes)
+    }
+
     /// True if the logs of a generation go on where what was loaded ends. Those of a snapshot that
     /// was not completed, without a log before it, do not.
     fn is_next(&self, base: u64, generation: u64, shards: &[u16]) -> Result<bool> {
@@ -420,7 +482,13 @@ impl Keeper {
                         _ if generation == base => true,
                         Follows::Unknown => false,
                         Follows::Nothing => base == 0 && self.loaded.is_none(),
-                        Follows::Generation(before) => self.loaded == Some(before),
+                        // In the logs of one process none is missing before another.
+                        Follows::Generation(before) => {
+                            let is_whole = self.before.is_none_or(|(run, is_whole)| {
+                                is_whole || run != of.free[RUN]
+                            });
+                            self.loaded == Some(before) && is_whole
+                        }
                     });
                 }
                 Err(StorageError::NotBegun { .. }) => {}
@@ -505,6 +573,9 @@ impl Keeper {
                 continue;
             }
             *ceiling = (*ceiling).max(loaded.ceiling);
+            if !loaded.is_finished {
+                self.unfinished.set(true);
+            }
             if let Some((path, at, bytes)) = loaded.torn {
                 tracing::warn!(
                     path = %path.display(),
@@ -530,29 +601,43 @@ impl Keeper {
     }
 
     /// Gives each core a command at one moment: while none of them serves a client. Where they do
-    /// not come to rest soon, each carries it out when it comes to it.
-    fn order_at_once(&self, commands: Vec<JournalCommand>) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
+    /// not come to rest together, none gets it if `must`, else each carries it out when it comes to
+    /// it. Returns whether it was one moment.
+    fn order_at_once(&self, commands: Vec<JournalCommand>, must: bool) -> Result<bool> {
+        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
+        let is_alone = self.shards() == 1;
+        // A core whose disk fails may not come to rest.
+        let is_failing = self.ports().any(JournalPort::is_failing);
         let job = move |mut core: Core| async move {
             let count = shared.cores_shared.len();
-            let is_alone = count == 1;
-            let entered = match is_alone {
-                true => Ok(()),
-                false => core.enter_sections(0..count, &[]).await,
-            };
-            if let Err(error) = &entered {
-                tracing::warn!(%error, "the shards did not come to rest together");
+            let mut is_entered = false;
+            for _ in 0..TRIES {
+                if is_alone || is_failing || is_entered {
+                    break;
+                }
+                is_entered = core.enter_sections(0..count, &[]).await.is_ok();
+            }
+            if must && !is_alone && !is_entered {
+                return false;
             }
             let tickets = give(&shared.cores_shared, commands);
+            let began = Instant::now();
             let cores = || shared.cores_shared.iter().zip(&tickets);
-            while !cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)) {
+            let is_done =
+                || cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket));
+            let is_stopping = || state.is_stopping.load(Ordering::Acquire);
+            while !is_done() && began.elapsed() < FAILING_MAX && !is_stopping() {
                 core.yield_now().await;
             }
-            if entered.is_ok() && !is_alone && core.leave_sections().await.is_err() {
-                tracing::warn!("the shards were at rest for too long");
-            }
+            let is_left = !is_entered || core.leave_sections().await.is_ok();
+            (is_alone || is_entered) && is_left && is_done()
         };
         spawn_on_core(&self.shared, 0, job)?.join()
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &JournalPort> {
+        let cores = self.shared.cores_shared.iter();
+        cores.map(|core| &*core.command_port.journal)
     }
 
     /// Notes in all logs that the shards are at rest, if anything was logged since.
@@ -561,12 +646,17 @@ impl Keeper {
         if self.options.log != LogPolicy::EverySecond || self.shards() == 1 {
             return Ok(());
         }
-        let number = self.marked.count.get() + 1;
-        self.marked.count.set(number);
-        let commands = (0..self.shards()).map(|_| JournalCommand::Mark { number });
-        self.order_at_once(commands.collect())?;
-        self.marked.appended.set(self.appended());
-        Ok(())
+        for _ in 0..TRIES {
+            let number = self.marked.count.get() + 1;
+            self.marked.count.set(number);
+            let each = |_| JournalCommand::Mark { number };
+            // One that was no moment is followed by another.
+            if self.order_at_once((0..self.shards()).map(each).collect(), true)? {
+                self.marked.appended.set(self.appended());
+                return Ok(());
+            }
+        }
+        Err(Error::SnapshotStalled)
     }
 
     /// Makes a mark if one is due.
@@ -582,11 +672,22 @@ impl Keeper {
         }
     }
 
+    /// Waits for something of the cores; not for ever, and not long while their disk fails.
     fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
+        let (began, mut works) = (Instant::now(), Instant::now());
         while !is_done() {
             let mut cores = self.shared.cores_shared.iter();
             if cores.any(|core| core.closed.load(Ordering::Acquire)) || self.is_stopping() {
                 return Err(Error::Closed);
+            }
+            if !self.ports().any(JournalPort::is_failing) {
+                works = Instant::now();
+            }
+            if works.elapsed() > FAILING_MAX {
+                return Err(Error::JournalFailed);
+            }
+            if began.elapsed() > WAIT_MAX {
+                return Err(Error::SnapshotStalled);
             }
             thread::sleep(WAIT);
             self.mark_if_due();
@@ -634,10 +735,11 @@ impl Keeper {
     /// Begins a generation: all shards go on in new logs.
     fn begin_generation(&mut self) -> Result<()> {
         let generation = self.generation + 1;
+        // A number whose files were made in part is not used again.
+        self.generation = generation;
         let paths = self
             .directory
             .create(FileKind::Log, generation, 0..self.shards())?;
-        self.generation = generation;
         let follows = match (self.options.log, self.loaded) {
             (LogPolicy::Off, _) => Follows::Unknown,
             (_, None) => Follows::Nothing,
@@ -647,6 +749,7 @@ impl Keeper {
         for (shard, path) in (0..).zip(paths) {
             let mut super_block = self.super_block(FileKind::Log, generation, shard)?;
             super_block.free[Follows::AT].copy_from_slice(&follows.code());
+            super_block.free[RUN].copy_from_slice(&self.run);
             super_block.free[KEEPS_ALL_AT] = u8::from(self.options.log == LogPolicy::Always);
             files.push(self.file_at(&path, &super_block)?);
         }
@@ -661,7 +764,11 @@ impl Keeper {
             file: Box::new(file),
             sync,
         });
-        self.order_at_once(commands.collect())
+        let is_one_moment = self.order_at_once(commands.collect(), false)?;
+        if !is_one_moment {
+            tracing::warn!(generation, "the logs of a generation did not begin at one moment");
+        }
+        Ok(())
     }
 
     fn snapshot(&mut self) -> Result<SnapshotSummary> {
@@ -677,6 +784,8 @@ impl Keeper {
                 stats.last_unix_ms = unix_ms();
                 stats.last_error = None;
                 self.failed_at = None;
+                self.failures = 0;
+                self.old_log_bytes = 0;
                 self.state
                     .base_bytes
                     .store(summary.bytes, Ordering::Relaxed);
@@ -694,6 +803,7 @@ impl Keeper {
                 }
                 stats.last_error = Some(error.to_string());
                 self.failed_at = Some(Instant::now());
+                self.failures += 1;
             }
         }
         outcome
@@ -707,14 +817,17 @@ impl Keeper {
             self.settle_logs()?;
             Ok(files)
         });
-        if self.options.log == LogPolicy::Off {
-            self.order_at_once((0..self.shards()).map(|_| JournalCommand::End).collect())?;
-            let cores = || self.shared.cores_shared.iter();
-            self.wait(|| cores().all(|core| core.command_port.journal.is_finished(generation)))?;
-        }
+        let written = match (written, self.options.log) {
+            (Ok(files), LogPolicy::Off) => self.end_logs(generation).map(|()| files),
+            (written, _) => written,
+        };
         let files = match written {
             Ok(files) => files,
             Err(error) => {
+                if self.options.log == LogPolicy::Off {
+                    // Without its base the log is of no use.
+                    self.order_all(|| JournalCommand::GiveUp)?;
+                }
                 self.directory.remove_leftovers()?;
                 return Err(error);
             }
@@ -723,13 +836,23 @@ impl Keeper {
         let named = files.iter().map(|&(_, file)| file).collect();
         let manifest = self.manifest(generation, named, keys);
         self.directory.write_manifest(&manifest)?;
-        self.directory.remove_before(generation)?;
+        self.order_all(|| JournalCommand::Settled { generation })?;
+        if let Err(error) = self.directory.remove_before(generation) {
+            tracing::warn!(%error, "files that are not needed were not removed");
+        }
         Ok(SnapshotSummary {
             generation,
             keys,
             bytes: files.iter().map(|(summary, _)| summary.bytes).sum(),
             took_ms: ms(began),
         })
+    }
+
+    /// Ends the logs of a generation, which are finished then.
+    fn end_logs(&self, generation: u64) -> Result<()> {
+        let commands = (0..self.shards()).map(|_| JournalCommand::End).collect();
+        self.order_at_once(commands, false)?;
+        self.wait(|| self.ports().all(|port| port.is_finished(generation)))
     }
 
     /// Has the base of each shard written.

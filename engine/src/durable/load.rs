@@ -124,6 +124,8 @@ pub(super) struct Loaded {
     pub(super) load: ShardLoad,
     /// The digest of the file's blocks.
     pub(super) chain: Chain,
+    /// It was read to its end, and that was written as such.
+    pub(super) is_finished: bool,
     /// Of a torn log: its path, where it ends, and how many bytes were cut.
     pub(super) torn: Option<(PathBuf, u64, u64)>,
 }
@@ -214,7 +216,10 @@ impl Loader {
             }
             match outcome {
                 ReadOutcome::More => {}
-                ReadOutcome::End if bytes.is_empty() => break,
+                ReadOutcome::End if bytes.is_empty() => {
+                    loader.loaded.is_finished = true;
+                    break;
+                }
                 ReadOutcome::End => return Err(loader.damaged(read)),
                 ReadOutcome::Torn { at, cut, .. } => {
                     let cut = cut + bytes.len() as u64;

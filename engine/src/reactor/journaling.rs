@@ -100,7 +100,7 @@ impl Journaling {
     /// True if answers are held until what they may depend on is durable.
     #[inline]
     pub(super) fn gates(&self) -> bool {
-        self.file.is_some() && self.sync == JournalSync::Always
+        self.sync == JournalSync::Always && (self.file.is_some() || !self.closing.is_empty())
     }
 
     /// True while requests wait for the sync of those before.
@@ -123,11 +123,13 @@ impl Journaling {
     /// True if nothing is on its way.
     pub(super) fn is_settled(&self) -> bool {
         let is_synced = |open: &OpenFile| open.synced() == self.passed && !self.is_last;
-        !self.port.has_command()
+        // A file that has failed is tried again when the core wakes, and given up when it ends.
+        let is_settled = !self.port.has_command()
             && self.next.is_none()
             && self.ended.is_none()
             && self.closing.is_empty()
-            && (self.is_failing || self.file.as_ref().is_none_or(is_synced))
+            && self.file.as_ref().is_none_or(is_synced);
+        is_settled || self.is_failing
     }
 
     /// Passes on what waits, and takes in what the disk has done. True if anything was.
@@ -135,9 +137,12 @@ impl Journaling {
         &mut self,
         shard: &mut Shard<E>,
         now_ns: u64,
-        is_idle: bool,
+        (is_idle, is_at_rest): (bool, bool),
     ) -> bool {
         let mut busy = false;
+        if !self.holds {
+            self.held_ns = now_ns;
+        }
         while self.ended.is_none()
             && self.next.is_none()
             && let Some(command) = self.port.take()
@@ -147,13 +152,8 @@ impl Journaling {
             busy = true;
         }
         busy |= self.pass(shard);
-        if self.is_last && is_idle && self.next.is_none() && self.ended.is_none() {
-            let has_all = shard
-                .journal()
-                .is_none_or(|journal| journal.waiting().is_empty());
-            if has_all && self.file.is_some() {
-                self.turn_over();
-            }
+        if self.is_last && is_idle && is_at_rest {
+            self.end_last(shard);
         }
         busy |= self.poll(now_ns, is_idle);
         self.mind_failures(now_ns);
@@ -169,8 +169,19 @@ impl Journaling {
             self.drafts_from = 0;
             self.port.note_old_drafts(false);
         }
-        self.note_progress(shard, now_ns);
+        self.note_progress(shard);
         busy
+    }
+
+    /// Finishes the last file, once all is in it and durable.
+    fn end_last<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
+        let journal = shard.journal();
+        let has_all = journal.is_none_or(|journal| journal.waiting().is_empty());
+        let is_synced = |open: &OpenFile| open.synced() == self.passed;
+        let is_ready = self.next.is_none() && self.ended.is_none() && has_all;
+        if is_ready && self.file.as_ref().is_some_and(is_synced) {
+            self.turn_over();
+        }
     }
 
     fn carry_out<E: Endpoint>(&mut self, shard: &mut Shard<E>, command: JournalCommand) {
@@ -205,6 +216,17 @@ impl Journaling {
                 self.synced_ns = 0;
             }
             JournalCommand::End => self.ended = shard.end_journal(),
+            JournalCommand::GiveUp => {
+                drop(shard.end_journal());
+                (self.file, self.next, self.ended) = (None, None, None);
+                self.closing.clear();
+            }
+            JournalCommand::Settled { generation } => {
+                // A base has what they lack.
+                self.closing.retain(|open| {
+                    !open.file.needs_new_file() || open.generation >= generation
+                });
+            }
         }
     }
 
@@ -229,6 +251,13 @@ impl Journaling {
                     continue;
                 }
                 break;
+            }
+            if open.file.needs_new_file() && self.next.is_some() {
+                // Nothing more becomes durable here: the next generation's base has it.
+                let bytes = part.len();
+                journal.pass(bytes);
+                self.passed += bytes as u64;
+                continue;
             }
             let taken = open.file.append(part);
             journal.pass(taken);
@@ -259,7 +288,9 @@ impl Journaling {
 
     fn poll(&mut self, now_ns: u64, is_idle: bool) -> bool {
         let mut busy = false;
-        if let Some(open) = &mut self.file {
+        // What a file has comes before what the next one has: none has a hole before it.
+        let is_first = self.closing.iter().all(|open| open.file.needs_new_file());
+        if let Some(open) = self.file.as_mut().filter(|_| is_first) {
             let waits = open.synced() < self.passed;
             let age_ns = now_ns.saturating_sub(self.synced_ns);
             let is_due = match self.sync {
@@ -284,8 +315,8 @@ impl Journaling {
         let port = &self.port;
         self.closing.retain_mut(|open| {
             busy |= open.file.poll() > 0;
-            let is_over = open.file.is_finished() || open.file.needs_new_file();
-            if open.file.is_finished() {
+            let is_over = open.file.is_finished();
+            if is_over {
                 port.note_finished(open.generation);
             }
             !is_over
@@ -324,19 +355,17 @@ impl Journaling {
         }
     }
 
-    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>, now_ns: u64) {
+    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
         let appended = shard
             .journal()
             .map_or(self.passed, |journal| journal.appended());
         let closing = self.closing.iter().map(OpenFile::synced);
         let synced = closing.chain(self.file.iter().map(OpenFile::synced)).min();
         let synced = synced.unwrap_or(appended);
-        let held = self.holds;
         self.holds = self.gates() && synced < appended;
-        if self.holds && !held {
-            self.held_ns = now_ns;
-        }
-        if self.syncing.is_some_and(|until| synced >= until) || !self.gates() {
+        // While the disk fails requests are served: changes are refused, and all answers wait.
+        let is_over = self.syncing.is_some_and(|until| synced >= until);
+        if is_over || self.is_failing || !self.gates() {
             self.syncing = None;
         }
         self.port.note_progress(appended, synced);

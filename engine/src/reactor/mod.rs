@@ -68,7 +68,7 @@ pub(crate) use self::current::simulated;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
-pub(crate) use self::journal_port::{JournalCommand, JournalFile, JournalSync};
+pub(crate) use self::journal_port::{JournalCommand, JournalFile, JournalPort, JournalSync};
 pub(crate) use self::lent_reactor::{LentReactor, LoanOutcome};
 pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
@@ -492,7 +492,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let mut replies = TurnSink::new(&mut self.replies, polling, visit);
         busy |= self.shard.advance(now_ns, &mut replies);
         if self.journaling.is_active() {
-            busy |= self.journaling.run(&mut self.shard, now_ns, !busy);
+            let is_at_rest = self.shard.is_quiet() && self.has_nothing_waiting();
+            let rests = (!busy, is_at_rest);
+            busy |= self.journaling.run(&mut self.shard, now_ns, rests);
+            self.replies.keeps_all = self.journaling.gates();
         }
         if !self.journaling.holds {
             self.replies.publish();
