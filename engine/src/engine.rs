@@ -748,6 +748,9 @@ impl Engine {
             while !core.has_come() && serve_current_core() {}
             core.wait();
         }
+        if let Some(durable) = self.durability.keeper.get() {
+            durable.release();
+        }
         // Only now: the cores have given back what their sessions held.
         if let Some(heartbeats) = &self.heartbeats {
             heartbeats.stop();

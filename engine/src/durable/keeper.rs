@@ -143,6 +143,8 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Durable {
     shared: Arc<Shared>,
+    /// Locked until all cores have ended: until then their logs grow.
+    directory: Mutex<Option<Arc<Directory>>>,
     state: Arc<State>,
     orders: Mutex<mpsc::Sender<Order>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -159,6 +161,8 @@ impl Durable {
             progress: Arc::clone(&options.progress),
             ..State::default()
         });
+        let directory = Arc::new(directory);
+        let locked = Arc::clone(&directory);
         let mut keeper = Keeper {
             shared: Arc::clone(shared),
             directory,
@@ -188,6 +192,7 @@ impl Durable {
             .map_err(|error| crate::limits::no_thread(&error.to_string()))?;
         Ok(Self {
             shared: Arc::clone(shared),
+            directory: Mutex::new(Some(locked)),
             state,
             orders: Mutex::new(orders),
             thread: Mutex::new(Some(thread)),
@@ -216,6 +221,12 @@ impl Durable {
         stats
     }
 
+    /// All cores have ended: another process may have the directory.
+    pub(crate) fn release(&self) {
+        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        *directory = None;
+    }
+
     /// Ends the keeper. A snapshot under way is given up.
     pub(crate) fn stop(&self) {
         self.state.is_stopping.store(true, Ordering::Release);
@@ -242,7 +253,7 @@ fn give(cores: &[Arc<CoreShared>], commands: impl IntoIterator<Item = JournalCom
 /// The keeper's own part.
 struct Keeper {
     shared: Arc<Shared>,
-    directory: Directory,
+    directory: Arc<Directory>,
     options: DurableOptions,
     state: Arc<State>,
     /// The last generation that was begun.
@@ -444,6 +455,22 @@ impl Keeper {
         }
     }
 
+    /// Checks that a file is the one that its name says.
+    fn check_name(
+        &self,
+        reader: &FileReader,
+        named: (FileKind, u64, u16),
+        path: &Path,
+    ) -> Result<()> {
+        let of = reader.super_block();
+        if (of.kind, of.generation, of.shard) == named {
+            return Ok(());
+        }
+        let (path, at) = (path.to_owned(), 0);
+        let reason = "it is another file than its name says";
+        Err(StorageError::Corrupt { path, at, reason }.into())
+    }
+
     /// Makes sure that what was loaded of logs is durable, because what follows builds on it.
     /// Returns how many bytes they have.
     fn make_durable(&mut self, generation: u64, shards: &[u16]) -> Result<u64> {
@@ -474,6 +501,7 @@ impl Keeper {
             let path = self.directory.path_of(FileKind::Log, generation, shard);
             match FileReader::open(&path, self.options.key.as_ref()) {
                 Ok(reader) => {
+                    self.check_name(&reader, (FileKind::Log, generation, shard), &path)?;
                     let of = reader.super_block();
                     if of.shards as usize != shards.len() {
                         return Err(StorageError::Missing { path }.into());
@@ -541,6 +569,7 @@ impl Keeper {
                 Err(StorageError::NotBegun { .. }) if kind == FileKind::Log => continue,
                 Err(error) => return Err(error.into()),
             };
+            self.check_name(&reader, (kind, generation, shard), &path)?;
             let load = loads.remove(&shard).unwrap_or_default();
             let progress = Arc::clone(&self.state.progress);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());

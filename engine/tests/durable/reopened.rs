@@ -35,6 +35,9 @@ fn reopen(seed: u64, snapshots: bool, log: LogPolicy) {
                 });
                 while !done.load(std::sync::atomic::Ordering::Acquire) {
                     steps(&mut handle, &mut random, 20);
+                    if random.below(100) == 0 {
+                        handle.clear().expect("it can be cleared");
+                    }
                 }
                 let made = snapshot.join().expect("it does not panic");
                 let made = made.expect("a snapshot is made");
@@ -69,7 +72,7 @@ fn a_log_of_which_all_answers_wait_brings_everything_back() {
 
 #[test]
 fn snapshots_amid_the_work_and_logs_bring_everything_back() {
-    for seed in 3..6 {
+    for seed in 3..9 {
         reopen(seed, true, LogPolicy::EverySecond);
     }
 }

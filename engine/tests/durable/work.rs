@@ -144,9 +144,9 @@ fn others(handle: &mut Handle, random: &mut Random, number: u64) {
 }
 
 fn map(handle: &mut Handle, random: &mut Random) {
-    let key = format!("map{}", random.below(12));
+    let key = format!("map{}", random.below(4));
     let mut tree = handle.tree(key.as_bytes());
-    let element = format!("element{}", random.below(600));
+    let element = format!("element{}", random.below(4000));
     match random.below(10) {
         0..5 => {
             let value = random.bytes(60);
@@ -165,7 +165,7 @@ fn map(handle: &mut Handle, random: &mut Random) {
         }
         6..8 => {
             let names: Vec<_> = (0..100)
-                .map(|_| format!("element{}", random.below(600)))
+                .map(|_| format!("element{}", random.below(4000)))
                 .collect();
             let changes: Vec<_> = names
                 .iter()
@@ -182,7 +182,7 @@ fn map(handle: &mut Handle, random: &mut Random) {
                 .expect("it can be removed"),
         ),
         _ => {
-            let from = random.below(300);
+            let from = random.below(2000);
             let _ = tree
                 .remove_by_rank(from, from + 80)
                 .wait()
@@ -218,13 +218,13 @@ fn list(handle: &mut Handle, random: &mut Random) {
 }
 
 fn scored(handle: &mut Handle, random: &mut Random) {
-    let key = format!("scored{}", random.below(6));
+    let key = format!("scored{}", random.below(3));
     let mut tree = handle.tree(key.as_bytes()).tagged(SCORED_TAG);
-    let count = [1, 1, 1, 60][random.place(4)];
+    let count = [1, 1, 1, 100][random.place(4)];
     let members: Vec<_> = (0..count)
         .map(|_| {
             let score = (random.below(8) > 0).then(|| random.below(1000) as f64 / 7.0);
-            (format!("member{}", random.below(800)), score)
+            (format!("member{}", random.below(3000)), score)
         })
         .collect();
     let changes: Vec<_> = members
