@@ -13,6 +13,8 @@ pub struct Job {
     pub words: Words,
     /// How many keys there are.
     pub keys: usize,
+    /// A buffer that its commands and its reply may use.
+    pub buffer: Vec<u8>,
     /// The client speaks RESP3.
     pub is_resp3: bool,
     /// Bytes that the state of Lua may take.
@@ -32,13 +34,22 @@ pub struct Words {
 }
 
 impl Words {
-    /// None, with room for this many of so many bytes together.
+    /// Forgets all; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Memory that they take.
     #[must_use]
-    pub fn with_room(count: usize, bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(bytes),
-            ends: Vec::with_capacity(count),
-        }
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// Makes room for this many more, which have these bytes together.
+    pub fn reserve(&mut self, count: usize, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+        self.ends.reserve_exact(count);
     }
 
     /// Adds a text.
@@ -57,12 +68,6 @@ impl Words {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
-    }
-
-    /// The bytes of all.
-    #[cfg(feature = "lua")]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
     }
 
     /// All of them, in their order.

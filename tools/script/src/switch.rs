@@ -48,6 +48,8 @@ pub(crate) struct Switch {
     pub(crate) made: RefCell<Vec<u8>>,
     /// The script that runs.
     pub(crate) job: Cell<Option<NonNull<Job>>>,
+    /// The job that has ended, for the next one to use its memory.
+    pub(crate) ended_job: RefCell<Option<Box<Job>>>,
 }
 
 /// Bytes of a buffer that is kept for the next command.

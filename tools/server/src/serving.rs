@@ -25,6 +25,7 @@ use crate::events::subscriptions::Subscriptions;
 use crate::events::tracking::CoreTracking;
 use crate::exec::script_queues::ScriptQueues;
 use crate::exec::sections::ExecSections;
+use crate::exec::spares::Spares;
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowLog;
@@ -77,6 +78,7 @@ pub(crate) struct Serving {
     pub(crate) sections: ExecSections,
     pub(crate) scripts: Scripts,
     pub(crate) script_queues: ScriptQueues,
+    pub(crate) spares: Spares,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -172,6 +174,7 @@ impl Serving {
             sections: ExecSections::default(),
             scripts: Scripts::default(),
             script_queues: ScriptQueues::default(),
+            spares: Spares::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             holds_removed: false,

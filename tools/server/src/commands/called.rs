@@ -53,7 +53,14 @@ pub(crate) struct CalledCommand {
     pub(crate) needs_memory: bool,
     /// A read-only script may not call it, though it writes no key.
     pub(crate) is_replicated: bool,
-    pub(crate) keys: CalledKeys,
+    command: &'static Command,
+}
+
+impl CalledCommand {
+    /// Its keys among its words.
+    pub(crate) fn keys(&self, words: &Arguments, input: &[u8]) -> CalledKeys {
+        called_keys(self.command, words, input)
+    }
 }
 
 /// The command that a script calls.
@@ -90,7 +97,7 @@ pub(crate) fn called_by_script(
         writes: command.writes,
         needs_memory: command.needs_memory,
         is_replicated: traits.is_replicated,
-        keys: called_keys(command, words, input),
+        command,
     })
 }
 

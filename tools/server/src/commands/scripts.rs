@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX};
-use farcore_script::{Job, SCRIPT_BYTES_MAX, Script, Step, Words};
+use farcore_script::{SCRIPT_BYTES_MAX, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
@@ -20,7 +20,7 @@ use crate::exec::script_run::{Next, ScriptRun};
 use crate::exec::transaction::{Added, BESIDE_BYTES, Queue, Reach};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Protocol, Writer};
-use crate::scripts::{SLICE_INSTRUCTIONS, owner_of, sha_of_words};
+use crate::scripts::{Sha, owner_of};
 use crate::steps;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -115,7 +115,8 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     steps::count_copied(bytes);
     queue.reach = reach;
     let (mut near, database) = (Vec::new(), call.database());
-    for place in FIRST_KEY..FIRST_KEY + keys {
+    let is_far = call.serving.shared.is_far_memory_used();
+    for place in FIRST_KEY..FIRST_KEY + if is_far { keys } else { 0 } {
         steps::count(1);
         let key = database.stored(call.argument(place));
         if near.len() < SECTION_KEYS_MAX && key.len() <= KEY_BYTES_MAX {
@@ -164,11 +165,10 @@ fn run_at_once(
         reach,
         ..Queue::default()
     };
-    let outer = call.connection.transaction.take();
+    let mut transaction = call.serving.spares.take_transaction();
+    transaction.outer = call.connection.transaction.take();
+    call.connection.transaction = Some(transaction);
     call.connection.replay(queue);
-    if let Some(transaction) = &mut call.connection.transaction {
-        transaction.outer = outer;
-    }
     let begun = begin(call, (script, keys, is_read_only));
     let (number, connection) = (call.number, &mut *call.connection);
     call.serving.run_at_once(number, connection, entry);
@@ -223,14 +223,14 @@ fn admit(call: &Call<'_>, script: &Script, is_read_only: bool) -> std::result::R
 /// The script that the command names by its digest; `None` while its owner is asked. That may be
 /// this core: a script that it is to keep may be among its messages.
 fn known(call: &mut Call<'_>) -> std::result::Result<Option<Arc<Script>>, Refusal> {
-    let sha = sha_of_words(call.argument(1)).ok_or(NO_SCRIPT)?;
-    if let Some(script) = call.serving.scripts.find(&sha) {
+    let sha = Sha::of(call.argument(1)).ok_or(NO_SCRIPT)?;
+    if let Some(script) = call.serving.scripts.find(sha.as_str()) {
         let script = Arc::clone(script);
         call.connection.script_lookup = None;
         return Ok(Some(script));
     }
     let shared = Arc::clone(&call.serving.shared);
-    let owner = owner_of(&sha, shared.cores.len());
+    let owner = owner_of(sha.as_str(), shared.cores.len());
     let generation = call.serving.scripts.generation;
     match call.connection.script_lookup.take() {
         Some(lookup) if lookup.0 == generation => match lookup.1.take_one() {
@@ -246,7 +246,7 @@ fn known(call: &mut Call<'_>) -> std::result::Result<Option<Arc<Script>>, Refusa
             Some(_) => Err(NO_SCRIPT.into()),
         },
         _ => {
-            let wanted = std::iter::once((owner, sha));
+            let wanted = std::iter::once((owner, sha.as_str().to_owned()));
             let answers = shared.question_each(wanted, Question::FindScript);
             call.connection.script_lookup = Some(Box::new((generation, answers)));
             Ok(None)
@@ -276,22 +276,17 @@ fn begin(
     (script, keys, is_read_only): (Arc<Script>, usize, bool),
 ) -> std::result::Result<(), Refusal> {
     let memory_bytes = memory_bytes(call);
-    let mut words = Words::with_room(call.count() - FIRST_KEY, call.arguments.span_bytes());
+    let mut job = call.serving.scripts.job(&script);
+    job.words
+        .reserve(call.count() - FIRST_KEY, call.arguments.span_bytes());
     for place in FIRST_KEY..call.count() {
-        words.push(call.argument(place));
+        job.words.push(call.argument(place));
     }
+    (job.keys, job.memory_bytes) = (keys, memory_bytes);
+    job.is_resp3 = call.connection.protocol == Protocol::Resp3;
     if let Some(tracker) = &mut call.connection.tracker {
-        tracker.script_keys = words.iter().take(keys).map(<[u8]>::to_vec).collect();
+        tracker.script_keys = job.words.iter().take(keys).map(<[u8]>::to_vec).collect();
     }
-    let job = Job {
-        script: Arc::clone(&script),
-        words,
-        keys,
-        is_resp3: call.connection.protocol == Protocol::Resp3,
-        memory_bytes,
-        slice: SLICE_INSTRUCTIONS,
-        only_compiles: false,
-    };
     let interpreter = call.serving.scripts.interpreter().map_err(Refusal)?;
     let reach = call.connection.replayed_reach().unwrap_or_default();
     let cores = call.serving.shared.cores.len();
@@ -300,7 +295,7 @@ fn begin(
         is_read_only: is_read_only || script.is_read_only,
         script,
         interpreter: Some(interpreter),
-        next: Some(Next::Step(Step::Run(Box::new(job)))),
+        next: Some(Next::Step(Step::Run(job))),
         started: Instant::now(),
         turns: 0,
         resumes: 0,
@@ -345,7 +340,10 @@ fn load(call: &mut Call<'_>) -> Result {
 fn exists(call: &mut Call<'_>) -> Result {
     super::arguments::at_most("digests of SCRIPT EXISTS", (call.count() - 2, DIGESTS_MAX))?;
     let wanted: Vec<_> = (2..call.count())
-        .map(|place| sha_of_words(call.argument(place)).unwrap_or_default())
+        .map(|place| {
+            let sha = Sha::of(call.argument(place));
+            sha.map_or_else(String::new, |sha| sha.as_str().to_owned())
+        })
         .collect();
     let (shared, wanted) = (Arc::clone(&call.serving.shared), Arc::new(wanted));
     Ok(call.task(move |core, output, protocol| async move {

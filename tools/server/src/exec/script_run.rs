@@ -36,6 +36,11 @@ pub(crate) struct Called {
 }
 
 impl Called {
+    /// True if all of it is parsed, and it has not run.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.at == 0 && self.parsing.next == Some(self.queue.bytes.len())
+    }
+
     /// Forgets the command; leaves its buffer.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         let bytes = std::mem::take(&mut self.queue.bytes);

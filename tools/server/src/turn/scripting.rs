@@ -9,7 +9,7 @@ use std::time::Duration;
 use farcore::Core;
 use farcore_script::{Event, Step};
 
-use crate::commands::{self, CalledKeys};
+use crate::commands::{self, Call, CalledKeys, Flow};
 use crate::conn::connection::{Connection, ReplyMode};
 use crate::cores::message::{KilledScripts, Message};
 use crate::exec::script_run::{Called, Next, ScriptRun};
@@ -27,14 +27,17 @@ const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 const KILLED_FROM: Duration = Duration::from_millis(50);
 
 impl Serving {
-    /// Has scripts go on whose commands are answered. Cost while none runs: a branch.
+    /// Has scripts go on whose commands are answered. True if one did. Cost while none runs: a
+    /// branch.
     #[inline]
-    pub(crate) fn scripts_turn(&mut self, core: &mut Core) {
+    pub(crate) fn scripts_turn(&mut self, core: &mut Core) -> bool {
+        let before = self.scripts.resumes;
         for place in 0..self.scripts.running.len() {
             if let Some(&number) = self.scripts.running.get(place) {
                 self.run_transaction(core, number);
             }
         }
+        self.scripts.resumes != before
     }
 
     /// Goes on with the script of a connection. True once it has ended, and is replied to.
@@ -78,6 +81,7 @@ impl Serving {
             let Some(interpreter) = &mut run.interpreter else {
                 return true;
             };
+            self.scripts.resumes += 1;
             let next = match interpreter.resume(step) {
                 Event::Call { command, is_resp3 } => {
                     self.call_of_script(core, connection, command, is_resp3)
@@ -96,11 +100,11 @@ impl Serving {
                     is_compiled,
                     is_counted,
                 } => {
-                    self.end_script(number, connection, &reply, (is_compiled, is_counted));
+                    self.end_script(number, connection, reply, (is_compiled, is_counted));
                     return true;
                 }
                 Event::Idle => {
-                    let reply = b"-ERR the script is gone\r\n";
+                    let reply = b"-ERR the script is gone\r\n".to_vec();
                     self.end_script(number, connection, reply, (false, false));
                     return true;
                 }
@@ -131,7 +135,7 @@ impl Serving {
         if command.len() > QUEUE_BYTES_MAX {
             return refused("ERR the command is too long".to_owned());
         }
-        let mut called = self.scripts.take_called();
+        let mut called = self.spares.take_called();
         called.queue.commands = 1;
         called.queue.bytes = command;
         let Called { queue, parsing, .. } = &mut *called;
@@ -189,24 +193,28 @@ impl Serving {
         connection: &mut Connection,
         mut called: Box<Called>,
     ) -> Result<Vec<u8>, Box<Called>> {
-        let Called { queue, at, parsing } = &mut *called;
-        let stop = self.replay_queue(
-            core,
-            (number, holds, true),
-            connection,
-            (queue, at, parsing),
-        );
+        let must_wait = if called.is_ready() && connection.may_call() {
+            if !self.run_ready(core, (number, holds), connection, &mut called) {
+                return Err(called);
+            }
+            false
+        } else {
+            let Called { queue, at, parsing } = &mut *called;
+            let from = (number, holds, true);
+            let stop = self.replay_queue(core, from, connection, (queue, at, parsing));
+            stop.must_wait
+        };
         // Those of its own shard come at once.
         while holds && connection.outstanding > 0 && core.is_under_section() {
             if self.take_answers_for(core, connection) == 0 {
                 break;
             }
         }
-        let is_done = *at == queue.bytes.len()
+        let is_done = called.at == called.queue.bytes.len()
             && !connection.is_blocked
             && connection.pending.is_empty()
             && connection.stream.is_none()
-            && !stop.must_wait;
+            && !must_wait;
         if !is_done {
             if !connection.is_blocked {
                 self.list(number, connection);
@@ -214,7 +222,7 @@ impl Serving {
             return Err(called);
         }
         let bytes = called.end();
-        self.scripts.give_called(called);
+        self.spares.give_called(called);
         let mut output = std::mem::take(&mut connection.output);
         if bytes.capacity() <= SPARE_BYTES_MAX {
             // For the reply of the next one.
@@ -235,6 +243,39 @@ impl Serving {
             );
         }
         Ok(std::mem::take(output.own()))
+    }
+
+    /// Runs a command that a script has called and that is parsed, as `replay_queue` does. False if
+    /// it goes on later.
+    fn run_ready(
+        &mut self,
+        core: &mut Core,
+        (number, holds): (usize, bool),
+        connection: &mut Connection,
+        called: &mut Called,
+    ) -> bool {
+        let mut call = Call {
+            core: &mut *core,
+            serving: &mut *self,
+            connection: &mut *connection,
+            number,
+            arguments: &called.parsing.arguments,
+            input: &called.queue.bytes,
+            typed: None,
+            writes: false,
+            plan: None,
+        };
+        if commands::run(&mut call) == Flow::Later {
+            self.list(number, connection);
+            return false;
+        }
+        steps::count(1);
+        called.parsing.end();
+        called.at = called.queue.bytes.len();
+        if holds && connection.is_blocked {
+            self.go_on_at_once(core, number, connection);
+        }
+        true
     }
 
     /// Why the script of a connection may not call a command, if it may not; else whether that
@@ -291,7 +332,7 @@ impl Serving {
         let Some(reach) = run.reach else {
             return Ok(called.writes);
         };
-        match called.keys {
+        match called.keys(words, input) {
             CalledKeys::All => {
                 return Err(format!(
                     "ERR '{}' is about all keys, and a script of a server of several cores about its KEYS. Call it outside of scripts.",
@@ -321,7 +362,7 @@ impl Serving {
         &mut self,
         number: usize,
         connection: &mut Connection,
-        reply: &[u8],
+        reply: Vec<u8>,
         (is_compiled, is_counted): (bool, bool),
     ) {
         self.scripts.running.retain(|running| *running != number);
@@ -332,9 +373,6 @@ impl Serving {
         (connection.reply_mode, connection.protocol) = (run.mode, run.protocol);
         connection.database = run.database;
         connection.last_command = run.name;
-        if let Some(interpreter) = run.interpreter.take() {
-            self.scripts.give_back(interpreter);
-        }
         if is_compiled {
             self.keep_script(&run.script);
         }
@@ -348,7 +386,10 @@ impl Serving {
                 self.note_failure(&String::from_utf8_lossy(error));
             }
         }
-        connection.reply(|writer| writer.raw(reply));
+        connection.reply(|writer| writer.raw(&reply));
+        if let Some(interpreter) = run.interpreter.take() {
+            self.scripts.give_back(interpreter, reply);
+        }
         self.note_scripts();
     }
 
@@ -402,6 +443,12 @@ impl Serving {
 }
 
 impl Connection {
+    /// True if a command that its script has called may run, and nothing of it is under way.
+    fn may_call(&self) -> bool {
+        let is_free = self.stream.is_none() && self.left == 0 && self.outstanding == 0;
+        is_free && !self.is_gone && self.may_execute(true)
+    }
+
     /// Begins a script: from now on the output takes replies of its commands.
     pub(crate) fn begin_script(&mut self, mut run: Box<ScriptRun>) {
         run.output = std::mem::take(&mut self.output);

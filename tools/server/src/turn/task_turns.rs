@@ -133,10 +133,22 @@ impl Serving {
         bytes: &mut Vec<u8>,
         begins: bool,
     ) -> Option<(usize, usize)> {
+        let mut connection = self.connections.get_mut(number)?.take()?;
+        let taken = self.take_output_of(number, &mut connection, bytes, begins);
+        self.connections[number] = Some(connection);
+        taken
+    }
+
+    /// Adds a task's output to its connection, as [`Serving::take_output`].
+    fn take_output_of(
+        &mut self,
+        number: usize,
+        connection: &mut Connection,
+        bytes: &mut Vec<u8>,
+        begins: bool,
+    ) -> Option<(usize, usize)> {
         let mut share_bytes = share_of(self.memory.server().free());
-        if let Some(Some(connection)) = self.connections.get_mut(number)
-            && let Some(run) = &mut connection.script
-        {
+        if let Some(run) = &mut connection.script {
             share_bytes = ALL_SHARES;
             let made = connection.output.waiting_bytes() + bytes.len();
             if made > run.reply_bytes_max {
@@ -152,7 +164,6 @@ impl Serving {
             // Others would wait for its client.
             share_bytes = ALL_SHARES;
         }
-        let connection = self.connections.get_mut(number)?.as_mut()?;
         if connection.is_gone {
             *bytes = Vec::new();
             return None;
@@ -168,7 +179,7 @@ impl Serving {
         if let Some(error) = error {
             self.note_failure(&error);
         }
-        self.note_output(number);
+        self.note_dirty(number, connection);
         Some((waiting, share_bytes))
     }
 
@@ -190,13 +201,21 @@ impl Serving {
         if self.goes_on_waiting(number, &mut connection) {
             return self.put_back(number, connection);
         }
+        self.end_command(number, &mut connection);
+        self.list(number, &mut connection);
+        self.note_dirty(number, &mut connection);
+        self.put_back(number, connection);
+    }
+
+    /// Ends the command of several steps of a connection.
+    fn end_command(&mut self, number: usize, connection: &mut Connection) {
         connection.end_task();
         if let (Some(found), Some(tracker)) =
             (connection.redirecting.take(), connection.tracker.as_mut())
         {
             tracker.redirection = found.take();
             if tracker.redirection.is_none() {
-                self.end_tracking(number, &mut connection);
+                self.end_tracking(number, connection);
             }
         }
         // Its last command has removed its user.
@@ -206,8 +225,37 @@ impl Serving {
             stream.end();
             connection.stream = (!stream.is_done()).then_some(stream);
         }
-        self.list(number, &mut connection);
-        self.note_dirty(number, &mut connection);
-        self.put_back(number, connection);
+    }
+
+    /// Has the command of several steps that a connection has just begun under its sections go on
+    /// at once: others wait for these, and what it needs of them mostly comes at once. `core` is
+    /// the client of the sections again if it ends.
+    pub(crate) fn go_on_at_once(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) {
+        if connection.parked.is_some() {
+            return;
+        }
+        let Some(mut task) = self.tasks.take_last(number) else {
+            return;
+        };
+        steps::go_on();
+        let polled = task.poll();
+        (task.output)
+            .pass_on(|bytes, begins| self.take_output_of(number, connection, bytes, begins));
+        connection.is_gone |= task.output.is_broken();
+        let Poll::Ready(mut client) = polled else {
+            return self.tasks.put_back(task);
+        };
+        task.output.leave(&mut client);
+        if client.is_under_section() {
+            std::mem::swap(core, &mut client);
+        }
+        self.tasks.keep_client(client);
+        self.slow.take_ended(&self.shared.slow);
+        self.end_command(number, connection);
     }
 }
