@@ -1,8 +1,8 @@
 //! Functions of C that run a script and call its commands. What a script mostly calls and replies
 //! takes no other: each layer between costs as much as a command.
 //!
-//! - I1: a function of C may leave its frame at each call of Lua that can fail. So what it reads and
-//!   writes lies at the switch, and no frame owns something then.
+//! - I1: a function of C may leave its frame at each call of Lua that can fail. So what it reads
+//!   and writes lies at the switch, and no frame owns something then.
 //! - I2: a reply that lies at the switch stays there until the next command is called.
 
 #![allow(

@@ -46,7 +46,7 @@ impl Words {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Makes room for this many more, of so many bytes together.
+    /// Makes room for this many more, which have these bytes together.
     pub fn reserve(&mut self, count: usize, bytes: usize) {
         self.bytes.reserve_exact(bytes);
         self.ends.reserve_exact(count);
@@ -68,12 +68,6 @@ impl Words {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
-    }
-
-    /// The bytes of all.
-    #[cfg(feature = "lua")]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
     }
 
     /// All of them, in their order.

@@ -108,7 +108,7 @@ impl Interpreter {
 impl Drop for Interpreter {
     fn drop(&mut self) {
         // A stack that is in the middle of C code cannot be unwound: the script ends first.
-        while !self.is_idle {
+        while !self.is_idle && !self.stack.done() {
             self.resume(Step::End("ERR the server ends the script".to_owned()));
         }
         // An idle one ends.
@@ -131,8 +131,9 @@ fn serve(lua: &Lua, library: &Library, switch: &Switch, mut step: Step) {
             // Else it would show the next script what this one did.
             switch.is_clean.set(library.is_clean());
         }
+        // The look itself fails in one that was ended.
         debug_assert!(
-            !switch.is_clean.get() || library.is_clean(),
+            !switch.is_clean.get() || switch.is_ended() || library.is_clean(),
             "nothing else changes what others see"
         );
         step = switch.suspend(event);

@@ -30,8 +30,6 @@ const FRAMES_MAX: usize = 40;
 const PRELUDE: &str = "=prelude";
 /// What Lua says when there is no memory.
 const LACKS_MEMORY: &str = "not enough memory";
-/// Bytes of keys and arguments that an interpreter keeps until the next script.
-const KEPT_BYTES_MAX: usize = 64 << 10;
 /// The field of an error that was counted; as Redis.
 const COUNTED: &str = "ignore_error_stats_update";
 
@@ -50,6 +48,8 @@ pub(crate) struct Library {
     forget: Function,
     is_clean: Function,
     settings: Rc<SharedSettings>,
+    /// The script before may have left something.
+    has_left: Cell<bool>,
 }
 
 impl Library {
@@ -82,6 +82,7 @@ impl Library {
             forget: made.raw_get("forget")?,
             is_clean: made.raw_get("is_clean")?,
             settings,
+            has_left: Cell::new(false),
         })
     }
 
@@ -90,8 +91,8 @@ impl Library {
         self.environment.clone()
     }
 
-    /// Forgets what the script before had.
-    pub(crate) fn forget(&self) {
+    /// Forgets what the script before has left.
+    fn forget(&self) {
         let _ = self.forget.call::<()>(());
     }
 
@@ -108,13 +109,15 @@ impl Library {
         script: &Function,
         job: &Job,
     ) -> mlua::Result<(Vec<u8>, bool)> {
+        if self.has_left.replace(false) {
+            self.forget();
+        }
         let running = Running::begin(switch, job);
         let ended = self.run.call::<(Option<bool>, Value)>(script);
         drop(running);
         self.settings.set(Settings::default());
-        if !matches!(ended, Ok((None, _))) || job.words.bytes() > KEPT_BYTES_MAX {
-            self.forget();
-        }
+        // Nothing of Lua runs in one that was ended, so the next one forgets it.
+        self.has_left.set(!matches!(ended, Ok((None, _))));
         let (ok, value) = match ended? {
             (None, _) => return Ok((switch.made.take(), false)),
             (Some(ok), value) => (ok, value),

@@ -385,7 +385,7 @@ return {
   environment = environment,
   globals = globals,
   handler = handler,
-  -- What a script has left that failed, or had long arguments.
+  -- What a script has left that failed.
   forget = function()
     depth = 0
     rawset(globals, "KEYS", nil)

@@ -464,3 +464,19 @@ fn one_that_is_dropped_amid_a_script_ends() {
     }
     drop(Interpreter::new().unwrap());
 }
+
+#[test]
+fn one_that_was_ended_leaves_nothing_to_the_next() {
+    let mut interpreter = Interpreter::new().unwrap();
+    let deep = "local function f() return coroutine.wrap(f)() end return f()";
+    let within =
+        "coroutine.wrap(function() coroutine.wrap(function() while true do end end)() end)()";
+    let fits =
+        "return coroutine.wrap(function() return coroutine.wrap(function() return 1 end)() end)()";
+    for _ in 0..20 {
+        for text in [deep, within] {
+            assert!(run_in(&mut interpreter, text).starts_with("-ERR"));
+            assert_eq!(run_in(&mut interpreter, fits), ":1\r\n");
+        }
+    }
+}
