@@ -8,6 +8,7 @@ use super::stored_keys::run_with_stored_keys;
 use super::table::find;
 use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
+use crate::durability::{LOADING, UNSAVED};
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Arguments;
@@ -171,12 +172,29 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     }
     // A queued command was admitted with its transaction, and one that has begun goes on.
     let is_admitted = call.connection.is_executing() || call.connection.sent_parts.is_some();
+    if call.serving.shared.saving.refusals.are_some()
+        && !is_admitted
+        && let Some(text) = refused_now(call, command)
+    {
+        rejected(call);
+        return Err(text.into());
+    }
     if call.serving.shared.memory_limit.is_exceeded() && command.needs_memory && !is_admitted {
         rejected(call);
         return Err(OUT_OF_MEMORY.into());
     }
     call.connection.last_command = command.name;
     Ok(command)
+}
+
+/// Why a command is refused while the data are loaded, or cannot be saved.
+#[cold]
+fn refused_now(call: &Call<'_>, command: &Command) -> Option<&'static str> {
+    let refusals = &call.serving.shared.saving.refusals;
+    if refusals.is_loading() && !command.has_flag("loading") {
+        return Some(LOADING);
+    }
+    (refusals.is_unsaved() && command.writes).then_some(UNSAVED)
 }
 
 /// Refuses a command with very many or long arguments, unless it goes on in slices.
