@@ -69,7 +69,7 @@ enum Streams {
 struct Row {
     name: &'static str,
     /// The arguments. FILE, FIFO and FOLDER are paths in an empty folder, SILENT is an address that
-    /// answers nothing, SERVER one of a server.
+    /// answers nothing, QUIET the same without its scheme, SERVER one of a server.
     line: &'static str,
     streams: Streams,
     when: When,
@@ -195,6 +195,13 @@ const ROWS: &[Row] = &[
     ),
     // A pipe without a writer.
     row("rdb check", "rdb check FIFO", When::Running, End::Signal),
+    row("rdb import", "rdb import FIFO", When::Running, End::Signal),
+    row(
+        "rdb export",
+        "rdb export --from QUIET FILE",
+        When::Running,
+        End::Signal,
+    ),
     held("fabric devices", "fabric devices"),
     row(
         "fabric ping",
@@ -307,6 +314,7 @@ impl Run {
             .replace("FIFO", &at("fifo"))
             .replace("FOLDER", &folder.path().display().to_string())
             .replace("SILENT", &silent)
+            .replace("QUIET", silent.trim_start_matches("tcp://"))
             .replace("SERVER", peers.server.native.as_deref().unwrap());
         let (full, out) = match row.streams {
             Streams::Open => (None, Stdio::piped()),

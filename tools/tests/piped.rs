@@ -25,6 +25,8 @@ type Row = (&'static str, &'static str, i32);
 /// Commands that print something and end. A file that one of them names is checked.
 const ROWS: &[Row] = &[
     ("rdb check", "rdb check DUMP", 0),
+    ("rdb import", "rdb import DUMP --to RESP", 0),
+    ("rdb export", "rdb export --from RESP FILE", 0),
     (
         "card run",
         "card run --messages 1000 --warmup 0 --csv FILE",
@@ -177,6 +179,7 @@ impl Place {
             .replace("DUMP", &self.path("dump.rdb"))
             .replace("REPORT", &self.path("report.json"))
             .replace("TRACE", &self.path("trace"))
+            .replace("RESP", &self.server.address.to_string())
             .replace("SERVER", self.server.native.as_deref().unwrap());
         let farcore = env!("CARGO_BIN_EXE_farcore");
         let mut words = before.iter().copied().chain([farcore]);

@@ -214,15 +214,15 @@ impl<D: Disk> BaseWriter<D> {
             let mut encoded = Vec::new();
             let parts = dump_parts(key, from, &mut encoded);
             let answer = self.core.ask(self.routed(key), parts).await?;
-            let is_other = |dumped: &Dumped<'_>| {
-                known.is_some_and(|known| known.tree != dumped.tree)
-            };
+            let is_other =
+                |dumped: &Dumped<'_>| known.is_some_and(|known| known.tree != dumped.tree);
             let dumped = match &answer {
                 None => None,
                 Some((_, bytes)) => Some(Dumped::parse(bytes).ok_or(Error::Closed)?),
             };
             restarts += u32::from(dumped.as_ref().is_some_and(is_other));
-            let (Some((version, _)), Some(dumped)) = (&answer, dumped.filter(|_| restarts <= RESTARTS_MAX))
+            let (Some((version, _)), Some(dumped)) =
+                (&answer, dumped.filter(|_| restarts <= RESTARTS_MAX))
             else {
                 // It is gone: the log has what became of it.
                 if let Some(known) = known {

@@ -28,7 +28,7 @@ use crate::config::LogPolicy;
 use crate::disk::{Disk, RingDisk};
 use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
-use crate::reactor::{CoreShared, JournalPort, JournalCommand, JournalFile, JournalSync, Task};
+use crate::reactor::{CoreShared, JournalCommand, JournalFile, JournalPort, JournalSync, Task};
 use crate::storage::{
     BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
 };
@@ -223,7 +223,10 @@ impl Durable {
 
     /// All cores have ended: another process may have the directory.
     pub(crate) fn release(&self) {
-        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directory = self
+            .directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         *directory = None;
     }
 
@@ -512,9 +515,9 @@ impl Keeper {
                         Follows::Nothing => base == 0 && self.loaded.is_none(),
                         // In the logs of one process none is missing before another.
                         Follows::Generation(before) => {
-                            let is_whole = self.before.is_none_or(|(run, is_whole)| {
-                                is_whole || run != of.free[RUN]
-                            });
+                            let is_whole = self
+                                .before
+                                .is_none_or(|(run, is_whole)| is_whole || run != of.free[RUN]);
                             self.loaded == Some(before) && is_whole
                         }
                     });
@@ -795,7 +798,10 @@ impl Keeper {
         });
         let is_one_moment = self.order_at_once(commands.collect(), false)?;
         if !is_one_moment {
-            tracing::warn!(generation, "the logs of a generation did not begin at one moment");
+            tracing::warn!(
+                generation,
+                "the logs of a generation did not begin at one moment"
+            );
         }
         Ok(())
     }

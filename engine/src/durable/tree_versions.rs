@@ -20,7 +20,13 @@ pub(super) struct TreeVersions {
 
 impl TreeVersions {
     /// Notes a page of a tree, from a base that was begun at a version.
-    pub(super) fn note_page(&mut self, key: &[u8], version: Version, head: StepHead, since: Version) {
+    pub(super) fn note_page(
+        &mut self,
+        key: &[u8],
+        version: Version,
+        head: StepHead,
+        since: Version,
+    ) {
         match head {
             StepHead::Root(_) => {
                 self.settle(since);

@@ -21,9 +21,7 @@ mod patch;
 mod restore;
 
 pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
-pub(crate) use self::patch::{
-    NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head,
-};
+pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head};
 
 pub(crate) use self::restore::{
     Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts, restored,

@@ -223,9 +223,8 @@ impl Journaling {
             }
             JournalCommand::Settled { generation } => {
                 // A base has what they lack.
-                self.closing.retain(|open| {
-                    !open.file.needs_new_file() || open.generation >= generation
-                });
+                self.closing
+                    .retain(|open| !open.file.needs_new_file() || open.generation >= generation);
             }
         }
     }

@@ -21,6 +21,13 @@ pub fn split(payload: &[u8]) -> Option<(&[u8], u64)> {
     (version <= VERSION_MAX).then(|| (summed, u64::from_le_bytes(*checksum)))
 }
 
+/// The version of the bytes before a checksum.
+#[must_use]
+pub fn version(summed: &[u8]) -> Option<u16> {
+    let (_, version) = summed.split_last_chunk()?;
+    Some(u16::from_le_bytes(*version))
+}
+
 /// The type and the value of the bytes before a checksum.
 #[must_use]
 pub fn value(summed: &[u8]) -> Option<(u8, &[u8])> {

@@ -91,7 +91,11 @@ pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
     let shared = Arc::new(Shared::new(
         (Options::new(([127, 0, 0, 1], 0).into()), None),
         ports.collect(),
-        (engine.reporter(), engine.value_bytes_max()),
+        (
+            engine.reporter(),
+            engine.durability(),
+            engine.value_bytes_max(),
+        ),
         (String::new(), 0),
         command_names(),
         Users::new(None, &CATALOGUE),

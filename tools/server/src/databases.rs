@@ -8,6 +8,8 @@
 //!
 //! - I1: a stored key tells its database and its client's key, and no two keys share one.
 //! - I2: `SWAPDB` changes which database a number means; no key is stored anew.
+//! - I3: with a data directory, what numbers mean is stored under [`ORDER_KEY`], a key of no
+//!   database, unless each means the database of that number.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +29,10 @@ const IN_ORDER: u64 = 0xfedc_ba98_7654_3210;
 const MARK: u8 = 0;
 /// Bytes of what names a database.
 const NAME_BYTES: usize = 2;
+/// The stored key of what numbers mean, of a database that there is not.
+pub(crate) const ORDER_KEY: &[u8] = b"\0\xffdatabases";
+/// In the bits of used databases: which are used is not known. The first database has no bit.
+const UNKNOWN: u64 = 1;
 
 /// A database, as its keys are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -143,16 +149,50 @@ impl Databases {
         for number in [one, other] {
             self.note_used(self.of(number));
         }
-        let swapped = |order: u64| {
-            let (first, second) = (in_order(order, one), in_order(order, other));
-            let difference = u64::from(first.0 ^ second.0);
-            let shift = |number: u8| BITS * u32::from(number);
-            Some(order ^ difference << shift(one) ^ difference << shift(other))
-        };
+        let swap = |order| Some(swapped(order, one, other));
         if one != other {
-            let _ = (self.order).fetch_update(Ordering::Relaxed, Ordering::Relaxed, swapped);
+            let _ = (self.order).fetch_update(Ordering::Relaxed, Ordering::Relaxed, swap);
             self.swaps.fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// What is stored so that numbers mean the same after a restart, once two are swapped.
+    pub(crate) fn stored_after(&self, one: u8, other: u8) -> [u8; 8] {
+        swapped(self.order(), one, other).to_le_bytes()
+    }
+
+    /// True if a number means the database of another one.
+    pub(crate) fn are_swapped(&self) -> bool {
+        self.order() != IN_ORDER
+    }
+
+    /// Takes what was stored as the meaning of numbers, while no client is served. False if it is
+    /// none.
+    pub(crate) fn restore(&self, stored: &[u8]) -> bool {
+        let Some(order) = stored.as_array().map(|bytes| u64::from_le_bytes(*bytes)) else {
+            return false;
+        };
+        let named = (0..DATABASES).map(|number| 1u32 << in_order(order, number).0);
+        if named.fold(0, |all, bit| all | bit) != (1 << DATABASES) - 1 {
+            return false;
+        }
+        self.order.store(order, Ordering::Relaxed);
+        for number in 0..DATABASES {
+            if in_order(order, number).0 != number {
+                self.note_used(Database(number));
+            }
+        }
+        true
+    }
+
+    /// Notes that keys may be in any database until [`Databases::note_looked`].
+    pub(crate) fn note_unknown(&self) {
+        self.used.fetch_or(UNKNOWN, Ordering::Relaxed);
+    }
+
+    /// Notes that all keys were looked at.
+    pub(crate) fn note_looked(&self) {
+        self.used.fetch_and(!UNKNOWN, Ordering::Relaxed);
     }
 
     /// The keys of each database, by place, if they were counted lately.
@@ -226,6 +266,17 @@ impl Drop for Clearing<'_> {
             databases.used.fetch_sub(CLEARING, Ordering::SeqCst);
         }
     }
+}
+
+/// An order in which two numbers have swapped what they mean.
+fn swapped(order: u64, one: u8, other: u8) -> u64 {
+    let (first, second) = (in_order(order, one), in_order(order, other));
+    let difference = u64::from(first.0 ^ second.0);
+    let shift = |number: u8| BITS * u32::from(number);
+    if one == other {
+        return order;
+    }
+    order ^ difference << shift(one) ^ difference << shift(other)
 }
 
 /// The number that means a database in an order.
@@ -314,6 +365,32 @@ mod tests {
         drop(other);
         assert!(databases.note_used(second));
         assert!(!databases.clear().is_alone() && databases.note_used(second));
+    }
+
+    #[test]
+    fn what_numbers_mean_is_stored_and_restored() {
+        let databases = Databases::default();
+        databases.swap(0, 5);
+        let stored = databases.stored_after(5, 9);
+        databases.swap(5, 9);
+        let others = Databases::default();
+        assert!(others.restore(&stored) && others.are_swapped());
+        assert_eq!(others.order(), databases.order());
+        assert!(others.are_several());
+        for wrong in [&[0; 8][..], &[], &stored[..7]] {
+            assert!(!others.restore(wrong));
+        }
+        assert_eq!(others.order(), databases.order());
+        assert_eq!(Database::of(ORDER_KEY).place(), 255);
+    }
+
+    #[test]
+    fn any_database_may_have_keys_until_all_were_looked_at() {
+        let databases = Databases::default();
+        databases.note_unknown();
+        assert!(databases.are_several());
+        databases.note_looked();
+        assert!(!databases.are_several());
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod commands;
 mod conn;
 mod cores;
 mod databases;
+mod durability;
 mod events;
 mod exec;
 mod figures;
@@ -63,14 +64,15 @@ mod users;
 mod waits;
 mod words;
 
+pub use self::durability::{SavePoint, parse_save_points, save_points_text};
 pub use self::figures::native_counters::{NativeFigure, NativeFigures};
 pub use self::figures::reading::ServerReporter;
 pub use self::figures::server_figures::{CallFigures, CoreFigures, ServerFigures};
 pub use self::limits::SECTION_NS;
 pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
-    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, NativeOptions, NativeOptionsError,
-    Options, SCRIPT_TIME_LIMIT, TlsOptions,
+    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, DataOptions, NativeOptions,
+    NativeOptionsError, Options, SCRIPT_TIME_LIMIT, TlsOptions,
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;

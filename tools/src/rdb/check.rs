@@ -15,9 +15,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::text::table;
 
 /// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 20;
+pub(super) const READ_BYTES: usize = 1 << 20;
 /// Bytes of the longest string, packed or not. Redis has none above 512 MiB unless it is set so.
-const STRING_BYTES_MAX: usize = 1 << 30;
+pub(super) const STRING_BYTES_MAX: usize = 1 << 30;
 
 const KINDS: [(ValueKind, &str); 6] = [
     (ValueKind::String, "strings"),
@@ -119,7 +119,7 @@ impl Found {
 }
 
 /// A bar if stderr is a terminal.
-fn progress(bytes: u64) -> Option<ProgressBar> {
+pub(super) fn progress(bytes: u64) -> Option<ProgressBar> {
     if !io::stderr().is_terminal() {
         return None;
     }

@@ -3,14 +3,16 @@
 //! Checks the flags, opens the engine, starts the server, prints `native: ADDRESS` for each native
 //! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
 //! chooses the memory where no flag does, `heap` has buffers returned to the system. `limits`
-//! checks values, `refusal` words errors by flags.
+//! checks values, `refusal` words errors by flags, `data` has the flags of the data directory.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1. What can be
 //!   checked before the engine takes its memory is.
 //! - I2: beyond loopback the server needs a password, certificates of clients, or `--open-to-all`.
 //! - I3: SIGTERM, SIGINT, SIGHUP and `SHUTDOWN` end it with exit code 0 after what was accepted is
-//!   answered. A signal ends it also while the engine opens, which may wait for memory nodes.
+//!   answered, and saved if the rules or the client want that. A signal ends it also while the
+//!   engine opens, which may wait for memory nodes, or loads its data directory.
 
+mod data;
 mod exposed;
 mod heap;
 mod limits;
@@ -25,7 +27,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +47,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
+use self::data::DataArguments;
 use self::exposed::ExposedServer;
 use self::heap::Returned;
 use self::native::NativeArguments;
@@ -192,6 +195,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_script_limit)]
     script_time_limit: humantime::Duration,
     #[command(flatten)]
+    data: DataArguments,
+    #[command(flatten)]
     native: NativeArguments,
     /// Allow MONITOR, which shows the commands of all clients
     #[arg(long)]
@@ -209,6 +214,7 @@ pub(crate) struct Arguments {
 /// What the signals and the start of the engine send to the command.
 enum Event {
     Opened(Box<farcore::Result<Engine>>),
+    Loaded(farcore::Result<()>),
     Signal(i32),
 }
 
@@ -271,6 +277,8 @@ impl Arguments {
             spin_ns: SPIN_NS,
             hash_tags: self.hash_tags,
             tree_programs: farcore_server::TREE_PROGRAMS,
+            data_dir: self.data.dir(),
+            log: self.data.policy(),
             ..Config::default()
         })
     }
@@ -351,6 +359,7 @@ impl Arguments {
             script_time_limit: self.script_time_limit.into(),
             evicts: self.evict,
             monitors: self.monitor,
+            data: self.data.options()?,
             tls: self.tls_options(),
             native: self.native.options(&self.device, self.open_to_all)?,
             ..Options::new(self.resp)
@@ -403,11 +412,11 @@ impl Arguments {
 }
 
 /// Opens the engine in a thread, which may take long, while another waits for signals.
-fn open(config: Config) -> Result<Receiver<Event>> {
+fn open(config: Config) -> Result<(Sender<Event>, Receiver<Event>)> {
     let (sender, events) = mpsc::channel();
     let mut signals = Signals::new(stop::heeded(&[SIGTERM, SIGINT, SIGHUP]))
         .context("cannot wait for signals")?;
-    let opened = sender.clone();
+    let (opened, others) = (sender.clone(), sender.clone());
     // The receiver is gone only when the command ends.
     thread::Builder::new()
         .name("signals".to_owned())
@@ -420,11 +429,55 @@ fn open(config: Config) -> Result<Receiver<Event>> {
     thread::Builder::new()
         .name("open".to_owned())
         .spawn(move || {
-            let engine = Engine::open(config);
+            let engine = Engine::open_unloaded(config);
             let _ = opened.send(Event::Opened(Box::new(engine)));
         })
         .context("cannot start a thread")?;
-    Ok(events)
+    Ok((others, events))
+}
+
+/// Loads the engine's data directory in a thread, while the server answers that it does.
+///
+/// # Errors
+/// A file is damaged or does not fit. `Ok(false)`: the server is to end before that is done.
+fn load(
+    engine: &Arc<Engine>,
+    server: &mut Server,
+    (sender, events): (Sender<Event>, &Receiver<Event>),
+    arguments: &Arguments,
+) -> Result<bool> {
+    let Some(dir) = arguments.data.dir() else {
+        engine.load()?;
+        return Ok(true);
+    };
+    let loading = Arc::clone(engine);
+    thread::Builder::new()
+        .name("load".to_owned())
+        .spawn(move || {
+            let loaded = loading.load();
+            // Before the receiver knows: it closes the engine.
+            drop(loading);
+            let _ = sender.send(Event::Loaded(loaded));
+        })
+        .context("cannot start a thread")?;
+    loop {
+        match events.recv_timeout(LOOK) {
+            Ok(Event::Loaded(Ok(()))) => {
+                let begun = server.begin(engine);
+                begun.map_err(|error| refusal::of_server(&error, arguments))?;
+                return Ok(true);
+            }
+            Ok(Event::Loaded(Err(error))) => return Err(refusal::of_load(&error, &dir)),
+            Ok(Event::Signal(signal)) => {
+                info!(signal, "stopped before the data directory was loaded");
+                return Ok(false);
+            }
+            Ok(Event::Opened(_)) => {}
+            Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => return Ok(false),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
+        }
+    }
 }
 
 fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
@@ -448,17 +501,25 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
         "opening the engine"
     );
     let default_far = arguments.far.is_none().then_some(config.far_bytes);
-    let events = open(config)?;
+    let (sender, events) = open(config)?;
     let engine = match events.recv().context("the start was lost")? {
         Event::Opened(engine) => engine.map_err(|error| refusal::of_engine(&error, default_far))?,
+        // It begins when the engine is open.
+        Event::Loaded(_) => return Err(anyhow!("the engine is not open")),
         Event::Signal(signal) => {
             info!(signal, "stopped before it was ready");
             return Ok(());
         }
     };
+    let engine = Arc::new(engine);
     let server = Server::start(&engine, options);
-    let server = server.map_err(|error| refusal::of_server(&error, arguments))?;
-    let reporter = server.reporter();
+    let mut server = server.map_err(|error| refusal::of_server(&error, arguments))?;
+    if !load(&engine, &mut server, (sender, &events), arguments)? {
+        server.stop()?;
+        engine.close();
+        return Ok(());
+    }
+    let (reporter, saved) = (server.reporter(), server.reporter());
     let returned = Returned::new(reporter.clone(), arguments.client_memory);
     let reported = ReportedServer {
         engine: engine.reporter(),
@@ -489,8 +550,15 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     let waited = wait(&events, &server, returned);
     drop(watched);
     server.stop()?;
+    let saved = if saved.needs_save() {
+        info!("saving what has changed");
+        engine.snapshot().map(drop)
+    } else {
+        Ok(())
+    };
     engine.close();
     waited?;
+    saved.context("the server has ended, and what has changed since the last snapshot is lost")?;
     info!("stopped");
     Ok(())
 }
@@ -506,8 +574,8 @@ fn wait(events: &Receiver<Event>, server: &Server, mut returned: Returned) -> Re
                 info!(signal, "stopping");
                 return Ok(());
             }
-            // The engine opens once.
-            Ok(Event::Opened(_)) => {}
+            // The engine opens once, and has loaded.
+            Ok(Event::Opened(_) | Event::Loaded(_)) => {}
             Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => {
                 info!("a client sent SHUTDOWN: stopping");
                 return Ok(());

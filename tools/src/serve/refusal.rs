@@ -1,6 +1,8 @@
 //! Errors at the start in words of the flags: engine and server name fields of their options, which
 //! a user of the command has never typed.
 
+use std::path::Path;
+
 use anyhow::{Error, Result, anyhow, ensure};
 use farcore::Size;
 use farcore_command::words::in_flags;
@@ -64,6 +66,17 @@ pub(super) fn check_memory(sizes: Sizes, is_remote: bool, clients: ClientMemory)
         Size(available.bytes)
     );
     Ok(())
+}
+
+/// Why the data directory was not loaded.
+pub(super) fn of_load(error: &farcore::Error, dir: &Path) -> Error {
+    let dir = dir.display();
+    match error {
+        farcore::Error::FarFull { .. } | farcore::Error::IndexFull { .. } => {
+            anyhow!("--data {dir}: it holds more than fits: raise --far and --local ({error})")
+        }
+        error => anyhow!("--data {dir}: {}", plain(&error.to_string())),
+    }
 }
 
 /// The engine's error. `default_far` is the far memory that it takes because no flag says how much.

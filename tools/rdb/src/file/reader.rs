@@ -15,6 +15,8 @@ pub struct KeyHead<'a> {
     pub key: Text<'a>,
     /// What its value is.
     pub kind: ValueKind,
+    /// The type of its value, as a payload of `DUMP` begins.
+    pub value_type: u8,
     /// When it expires, in milliseconds since 1970.
     pub expiry_ms: Option<u64>,
     /// For how long it was not used, in seconds.
@@ -180,6 +182,7 @@ impl FileReader {
                 FileEvent::Key(KeyHead {
                     key: text(0),
                     kind,
+                    value_type,
                     expiry_ms: self.expiry_ms.take(),
                     idle_s: self.idle_s.take(),
                     frequency: self.frequency.take(),

@@ -17,8 +17,13 @@ pub struct FileWriter {
 impl FileWriter {
     /// Adds the head.
     pub fn begin(&mut self, into: &mut Vec<u8>) {
+        self.begin_as(into, VERSION_WRITTEN);
+    }
+
+    /// Adds the head of a file whose values are of another version.
+    pub fn begin_as(&mut self, into: &mut Vec<u8>, version: u16) {
         into.extend_from_slice(MAGIC);
-        into.extend(format!("{VERSION_WRITTEN:04}").into_bytes());
+        into.extend(format!("{version:04}").into_bytes());
     }
 
     /// Adds a note about the file.

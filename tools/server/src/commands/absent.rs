@@ -1,4 +1,4 @@
-//! Commands of what the server does not have: modules, functions, replicas, files, debugging.
+//! Commands of what the server does not have: modules, functions, replicas, debugging.
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
@@ -73,18 +73,6 @@ pub(super) fn wait(call: &mut Call<'_>) -> Result {
         return Err("ERR timeout is negative".into());
     }
     Ok(call.reply(|writer| writer.integer(0)))
-}
-
-/// Commands that save the data: there is no file to save them in.
-pub(super) fn save(_: &mut Call<'_>) -> Result {
-    Err("ERR The server keeps its data in memory only: nothing can be saved".into())
-}
-
-/// When the data were saved last: never, so when the server began; as Redis.
-pub(super) fn last_save(call: &mut Call<'_>) -> Result {
-    let uptime = call.serving.shared.started.elapsed().as_secs();
-    let began = (farcore_tuning::system_ms() / 1000).saturating_sub(uptime);
-    Ok(call.reply(|writer| writer.integer(i64::try_from(began).unwrap_or(i64::MAX))))
 }
 
 /// Commands of a Redis Cluster.

@@ -13,6 +13,7 @@ use crate::conn::keepalive::SECONDS_MAX;
 use crate::cores::message::Question;
 use crate::cores::removal_watch;
 use crate::cores::shared::Shared;
+use crate::durability::{SavePoint, parse_save_points};
 use crate::events::classes::{EventClasses, UNKNOWN_CLASS};
 use crate::figures::information::{self, MemoryFigures};
 use crate::glob;
@@ -64,7 +65,7 @@ fn get_config(call: &mut Call<'_>) -> Result {
 }
 
 /// What a setting becomes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Change {
     /// It is what it was.
     Nothing,
@@ -82,6 +83,8 @@ enum Change {
     Keepalive(u32),
     /// `None`: the engine's limit alone.
     Memory(Option<u64>),
+    SavePoints(Vec<SavePoint>),
+    StopsWrites(bool),
 }
 
 impl Change {
@@ -123,6 +126,17 @@ impl Change {
                 Self::TrackedKeys(usize::try_from(keys).unwrap_or(0))
             }
             "maxmemory" => Self::memory(shared, value)?,
+            "save" if shared.saving.is_durable() => {
+                let text = String::from_utf8_lossy(value);
+                let points = parse_save_points(&text).ok_or("Invalid save parameters")?;
+                Self::SavePoints(points)
+            }
+            "stop-writes-on-bgsave-error" => match &value.to_ascii_lowercase()[..] {
+                b"yes" => Self::StopsWrites(true),
+                b"no" => Self::StopsWrites(false),
+                _ => return Err("argument must be 'yes' or 'no'".to_owned()),
+            },
+            "dir" | "dbfilename" => return Err("can't set protected config".to_owned()),
             "tcp-keepalive" => {
                 let seconds = number(0..=SECONDS_MAX.into())?;
                 Self::Keepalive(u32::try_from(seconds).unwrap_or(0))
@@ -173,6 +187,8 @@ impl Change {
                 shared.event_classes.store(classes);
                 removal_watch::watch(shared, shared.event_classes.load());
             }
+            Self::SavePoints(points) => shared.saving.set_save_points(points),
+            Self::StopsWrites(stops) => shared.saving.set_stops_writes(stops),
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).limited_bytes();

@@ -15,7 +15,9 @@ use super::renames;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::cores::message::{Message, Question};
 use crate::cores::shared::Shared;
-use crate::databases::{Clearing, Counts, Database, OUT_OF_RANGE, number, shown_key};
+use crate::databases::{
+    Clearing, Counts, DATABASES, Database, ORDER_KEY, OUT_OF_RANGE, number, shown_key,
+};
 use crate::steps;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -56,19 +58,65 @@ pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
         // No transaction and no script sees a part of it.
-        let entered = output.enter_all(&mut core).await;
-        if entered.is_ok() {
-            shared.databases.swap(one, other);
-        }
+        let swapped = match output.enter_all(&mut core).await {
+            Ok(()) => swap(&mut core, &shared, one, other).await,
+            Err(error) => Err(error),
+        };
         output.leave(&mut core);
         let question = |start, answers| Question::MoveWaits { start, answers };
         let mut walk = ClientWalk::new(&shared);
         while shared.waiting.clients() > 0 && walk.next((&shared, &core), question).await.is_some()
         {
         }
-        output.finish(protocol, entered, |writer, ()| writer.simple("OK"));
+        output.finish(protocol, swapped, |writer, ()| writer.simple("OK"));
         core
     }))
+}
+
+/// Swaps what two numbers mean, after that is stored.
+async fn swap(core: &mut Core, shared: &Shared, one: u8, other: u8) -> farcore::Result<()> {
+    let databases = &shared.databases;
+    if shared.saving.is_durable() && one != other {
+        core.put(ORDER_KEY, &databases.stored_after(one, other))
+            .await?;
+    }
+    databases.swap(one, other);
+    Ok(())
+}
+
+/// Takes what was stored as the meaning of numbers, before clients are served.
+///
+/// # Errors
+/// Those of a read.
+pub(crate) async fn restore(core: &mut Core, shared: &Shared) -> farcore::Result<()> {
+    if let Some(stored) = core.get(ORDER_KEY).await?
+        && !shared.databases.restore(&stored)
+    {
+        tracing::error!("what SWAPDB has swapped cannot be read: numbers mean their own databases");
+    }
+    Ok(())
+}
+
+/// Finds out which databases have keys, of those that were loaded.
+///
+/// # Errors
+/// Those of a scan; any database may have keys then.
+pub(crate) async fn look(core: &mut Core, shared: &Shared) -> farcore::Result<()> {
+    let mut cursor = Some(Cursor::START);
+    while let Some(at) = cursor
+        && !shared.is_stopping()
+    {
+        let page = page_of(core, at).await?;
+        for entry in page.entries() {
+            let database = Database::of(entry.key);
+            if database.place() < DATABASES.into() {
+                shared.databases.note_used(database);
+            }
+        }
+        cursor = page.next();
+    }
+    shared.databases.note_looked();
+    Ok(())
 }
 
 pub(super) fn move_to(call: &mut Call<'_>) -> Result {
@@ -168,8 +216,12 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
         let clearing = is_of_one.then(|| shared.databases.clear());
         let is_alone = clearing.as_ref().is_none_or(Clearing::is_alone);
         let cleared = match database {
+            // What SWAPDB has stored must stay, or a restart would undo it.
+            None if shared.saving.is_durable() && shared.databases.are_swapped() => {
+                clear(&mut core, None).await
+            }
             None if is_alone => core.clear().await.map(|_| ()),
-            database => clear(&mut core, database.unwrap_or_default()).await,
+            database => clear(&mut core, Some(database.unwrap_or_default())).await,
         };
         drop(clearing);
         // Some keys may be removed though others are not.
@@ -183,14 +235,15 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
     }))
 }
 
-/// Removes the keys of one database that are there when it begins, and maybe some that come
+/// Removes the keys of one database, or of all, that are there when it begins, and maybe some that come
 /// meanwhile.
-async fn clear(core: &mut Core, database: Database) -> farcore::Result<()> {
+async fn clear(core: &mut Core, database: Option<Database>) -> farcore::Result<()> {
     let mut cursor = Some(Cursor::START);
     while let Some(at) = cursor {
         let page = page_of(core, at).await?;
         let keys: Vec<_> = (page.entries().map(|entry| entry.key))
-            .filter(|key| Database::of(key) == database)
+            .filter(|key| *key != ORDER_KEY)
+            .filter(|key| database.is_none_or(|database| Database::of(key) == database))
             .collect();
         let mut failed = None;
         let deletes = keys.iter().map(|&key| Operation::Delete { key });

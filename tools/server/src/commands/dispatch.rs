@@ -8,6 +8,7 @@ use super::stored_keys::run_with_stored_keys;
 use super::table::find;
 use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
+use crate::durability::{LOADING, UNSAVED};
 use crate::figures::counters::NO_COMMAND;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
@@ -184,6 +185,13 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     }
     // A queued command was admitted with its transaction, and one that has begun goes on.
     let is_admitted = call.connection.is_executing() || call.connection.sent_parts.is_some();
+    if call.serving.shared.saving.refusals.are_some()
+        && !is_admitted
+        && let Some(text) = refused_now(call, command)
+    {
+        rejected(call);
+        return Err(text.into());
+    }
     if call.serving.shared.memory_limit.is_exceeded() && command.needs_memory && !is_admitted {
         rejected(call);
         return Err(OUT_OF_MEMORY.into());
@@ -191,6 +199,16 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     call.connection.last_command = command.name;
     call.connection.command_place = u8::try_from(command.place()).unwrap_or(NO_COMMAND);
     Ok(command)
+}
+
+/// Why a command is refused while the data are loaded, or cannot be saved.
+#[cold]
+fn refused_now(call: &Call<'_>, command: &Command) -> Option<&'static str> {
+    let refusals = &call.serving.shared.saving.refusals;
+    if refusals.is_loading() && !command.has_flag("loading") {
+        return Some(LOADING);
+    }
+    (refusals.is_unsaved() && command.writes).then_some(UNSAVED)
 }
 
 /// Refuses a command with very many or long arguments, unless it goes on in slices.

@@ -23,7 +23,7 @@ mod client_walk;
 mod command;
 mod config;
 mod connection;
-mod databases;
+pub(crate) mod databases;
 mod dispatch;
 mod documentation;
 mod dump;
@@ -53,6 +53,7 @@ mod pausing;
 mod random_key;
 mod renames;
 mod rights;
+mod saves;
 #[cfg_attr(
     not(feature = "scripts"),
     allow(dead_code, reason = "no command runs any")

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::arguments::{at_most, is_option};
-use super::{Call, Flow, Refusal, SYNTAX, databases};
+use super::arguments::at_most;
+use super::{Call, Flow, Refusal, databases};
 use crate::cores::message::Question;
 use crate::figures::failures::Failures;
 use crate::figures::information::{self, Gathering};
@@ -51,25 +51,4 @@ pub(super) fn time(call: &mut Call<'_>) -> Result {
         writer.bulk((now_us / 1_000_000).to_string().as_bytes());
         writer.bulk((now_us % 1_000_000).to_string().as_bytes());
     }))
-}
-
-pub(super) fn shutdown(call: &mut Call<'_>) -> Result {
-    let is_known = |option| {
-        ["nosave", "save", "now", "force", "abort"]
-            .iter()
-            .any(|known| is_option(option, known))
-    };
-    let has = |option| (1..call.count()).any(|place| is_option(call.argument(place), option));
-    let is_valid = (1..call.count()).all(|place| is_known(call.argument(place)))
-        && !(has("save") && has("nosave"))
-        && !(has("abort") && call.count() > 2);
-    if !is_valid {
-        return Err(SYNTAX.into());
-    }
-    if has("abort") {
-        return Err("ERR No shutdown in progress.".into());
-    }
-    call.serving.shared.ask_to_stop();
-    call.connection.is_closing = true;
-    Ok(Flow::Done)
 }

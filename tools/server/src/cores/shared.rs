@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use farcore::EngineReporter;
+use farcore::{Durability, EngineReporter};
 
 use crate::conn::guesses::FailingAddresses;
 use crate::conn::keepalive::Keepalive;
@@ -20,6 +20,7 @@ use crate::cores::message::{Message, Question};
 use crate::cores::open_clients::OpenClients;
 use crate::cores::port::CorePort;
 use crate::databases::Databases;
+use crate::durability::Saving;
 use crate::events::classes::SelectedClasses;
 use crate::events::publication::Publication;
 use crate::events::removed_keys::HeldRemovals;
@@ -120,6 +121,8 @@ pub(crate) struct Shared {
     /// Some keys are in far memory, or were a second ago.
     is_far_memory_used: AtomicBool,
     pub(crate) memory_limit: MemoryLimit,
+    /// Snapshots, and what is refused because of them.
+    pub(crate) saving: Arc<Saving>,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -127,13 +130,15 @@ pub(crate) struct Shared {
     is_stopping: AtomicBool,
     /// A client has requested the server's end.
     is_asked_to_stop: AtomicBool,
+    /// Whether it wants the data to be saved then: 0 if it does not say.
+    asked_to_save: AtomicU8,
 }
 
 impl Shared {
     pub(crate) fn new(
         (options, tls): (Options, Option<TlsConfig>),
         cores: Vec<CorePort>,
-        (reporter, value_bytes_max): (EngineReporter, usize),
+        (reporter, durability, value_bytes_max): (EngineReporter, Durability, usize),
         (run_id, port): (String, u16),
         (command_names, of_one_key): (Box<[&'static str]>, HashSet<&'static str>),
         users: Users,
@@ -149,6 +154,7 @@ impl Shared {
         let has_keys = reporter.stats().total.keys > 0;
         let long_places = LongPlaces::new(cores.len());
         let keepalive = Keepalive::new(options.tcp_keepalive);
+        let saving = Saving::new(durability, reporter.clone(), options.data.clone());
         Self {
             fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),
             options,
@@ -186,11 +192,13 @@ impl Shared {
             has_large_values: AtomicBool::new(has_keys),
             is_far_memory_used: AtomicBool::new(true),
             memory_limit: MemoryLimit::default(),
+            saving: Arc::new(saving),
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),
             is_stopping: AtomicBool::new(false),
             is_asked_to_stop: AtomicBool::new(false),
+            asked_to_save: AtomicU8::new(0),
         }
     }
 
@@ -337,10 +345,21 @@ impl Shared {
         gathered
     }
 
-    /// Asks the owner of the server to stop it.
-    pub(crate) fn ask_to_stop(&self) {
+    /// Asks the owner of the server to stop it, with the data saved or not; `None`: if the rules
+    /// say so.
+    pub(crate) fn ask_to_stop(&self, saved: Option<bool>) {
+        let code = saved.map_or(0, |saved| 1 + u8::from(saved));
+        self.asked_to_save.store(code, Ordering::Relaxed);
         // ORDERING: relaxed; the owner looks again and again, and reads nothing by it.
         self.is_asked_to_stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a client wants the data to be saved at the end.
+    pub(crate) fn asked_to_save(&self) -> Option<bool> {
+        match self.asked_to_save.load(Ordering::Relaxed) {
+            0 => None,
+            code => Some(code == 2),
+        }
     }
 
     pub(crate) fn is_asked_to_stop(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::cores::shared::Shared;
 use crate::databases::{Counts, DATABASES};
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
+use crate::figures::persistence;
 use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures};
 
 /// The version of Redis whose behaviour clients can expect.
@@ -33,7 +34,6 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("aclfile", file),
         ("acllog-max-len", shared.users.denials_kept().to_string()),
         ("acl-pubsub-default", channels.to_owned()),
-        ("appendonly", "no".to_owned()),
         ("databases", DATABASES.to_string()),
         ("latency-monitor-threshold", "0".to_owned()),
         (
@@ -53,7 +53,6 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ),
         ("port", shared.port.to_string()),
         ("proto-max-bulk-len", VALUE_BYTES_MAX.to_string()),
-        ("save", String::new()),
         (
             "slowlog-log-slower-than",
             slow.limit_us.load(Ordering::Relaxed).to_string(),
@@ -69,6 +68,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("tcp-keepalive", shared.keepalive.seconds().to_string()),
         ("timeout", timeout.to_string()),
     ];
+    settings.extend(persistence::settings(shared));
     settings.extend(shared.encoding_limits.settings());
     settings
 }
@@ -188,7 +188,9 @@ const SECTIONS: &[Section] = &[
     ("Server", Shown::Always, server),
     ("Clients", Shown::Always, clients),
     ("Memory", Shown::Always, memory),
-    ("Persistence", Shown::Always, persistence),
+    ("Persistence", Shown::Always, |gathered, text| {
+        persistence::write(gathered.shared, text);
+    }),
     ("Stats", Shown::Always, stats),
     ("Replication", Shown::Always, replication),
     ("CPU", Shown::Always, cpu),
@@ -219,11 +221,11 @@ pub(crate) fn text(gathered: &Gathering<'_>, wanted: &[String]) -> String {
     text
 }
 
-fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-fn lines(text: &mut String, lines: &[(&str, u64)]) {
+pub(super) fn lines(text: &mut String, lines: &[(&str, u64)]) {
     for (name, value) in lines {
         line(text, name, value);
     }
@@ -356,21 +358,6 @@ fn resident_bytes() -> u64 {
         .and_then(|pages| pages.parse().ok())
         .unwrap_or(0);
     pages * rustix::param::page_size() as u64
-}
-
-fn persistence(_: &Gathering<'_>, text: &mut String) {
-    lines(
-        text,
-        &[
-            ("loading", 0),
-            ("async_loading", 0),
-            ("rdb_changes_since_last_save", 0),
-            ("rdb_bgsave_in_progress", 0),
-            ("rdb_last_save_time", 0),
-        ],
-    );
-    line(text, "rdb_last_bgsave_status", "ok");
-    lines(text, &[("aof_enabled", 0), ("aof_rewrite_in_progress", 0)]);
 }
 
 /// What is known of keys that clients cache.

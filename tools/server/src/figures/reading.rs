@@ -89,6 +89,14 @@ impl Shared {
 pub struct ServerReporter(pub(crate) Arc<Shared>);
 
 impl ServerReporter {
+    /// True if the data are to be saved before the engine is closed: a client has said so, or there
+    /// are rules that have them saved, and there were changes since the last snapshot.
+    #[must_use]
+    pub fn needs_save(&self) -> bool {
+        let shared = &self.0;
+        shared.saving.needs_save(shared.asked_to_save())
+    }
+
     /// The figures now.
     #[must_use]
     pub fn figures(&self) -> ServerFigures {

@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use farcore::LogPolicy;
 use zeroize::Zeroizing;
 
 pub(crate) use self::native::{CONNECTIONS_MAX, HANDSHAKE_SENDS, SLOTS_MAX};
 pub use self::native::{NativeOptions, NativeOptionsError};
+use crate::durability::SavePoint;
 
 /// Clients at once, by default; as Redis.
 pub const CLIENTS_MAX: usize = 10_000;
@@ -43,6 +45,17 @@ pub struct TlsOptions {
     pub client_authority: Option<PathBuf>,
 }
 
+/// The data directory of the server's engine, and when snapshots are made.
+#[derive(Clone, Debug)]
+pub struct DataOptions {
+    /// The engine's `data_dir`.
+    pub dir: PathBuf,
+    /// The engine's `log`.
+    pub log: LogPolicy,
+    /// Rules that have snapshots made beside those of clients and of the engine itself.
+    pub save_points: Vec<SavePoint>,
+}
+
 /// What a server is started with.
 #[derive(Clone)]
 pub struct Options {
@@ -73,6 +86,8 @@ pub struct Options {
     pub evicts: bool,
     /// Clients may see the commands of all others, with `MONITOR`.
     pub monitors: bool,
+    /// What its engine keeps; `None`: clients can save nothing.
+    pub data: Option<DataOptions>,
     /// Encrypted connections, beside others.
     pub tls: Option<TlsOptions>,
     /// The native protocol, over the fabric. Default: not served.
@@ -96,6 +111,7 @@ impl Options {
             script_time_limit: SCRIPT_TIME_LIMIT,
             evicts: false,
             monitors: false,
+            data: None,
             tls: None,
             native: NativeOptions::default(),
         }
@@ -133,6 +149,7 @@ impl std::fmt::Debug for Options {
             .field("client_bytes", &self.client_bytes)
             .field("evicts", &self.evicts)
             .field("monitors", &self.monitors)
+            .field("data", &self.data)
             .field("tls", &self.tls)
             .field("native", &self.native)
             .finish()

@@ -52,7 +52,9 @@ pub(crate) fn run(listeners: &[Listener], native: &NativeListeners, shared: &Sha
         let mut sockets: Vec<_> = sockets
             .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
             .collect();
-        let of_native = native.descriptors();
+        // Native clients wait in the system while the data are loaded.
+        let serves_native = !shared.saving.refusals.is_loading();
+        let of_native = native.descriptors().filter(|_| serves_native);
         sockets.extend(of_native.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)));
         let limit = native.pause().unwrap_or(LOOK);
         let limit = Timespec::try_from(limit).ok();
@@ -60,7 +62,9 @@ pub(crate) fn run(listeners: &[Listener], native: &NativeListeners, shared: &Sha
             Ok(0) | Err(_) => continue,
             Ok(_) => {}
         }
-        native.accept(shared);
+        if serves_native {
+            native.accept(shared);
+        }
         listeners
             .iter()
             .for_each(|listener| accept(listener, shared));

@@ -13,7 +13,7 @@ use farcore::{Engine, Task};
 use farcore_tuning::entropy;
 
 use self::accept::Listener;
-use crate::commands::{CATALOGUE, command_names};
+use crate::commands::{CATALOGUE, command_names, databases};
 use crate::conn::tls;
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
@@ -70,6 +70,8 @@ pub struct Server {
     native: Vec<String>,
     acceptor: Option<JoinHandle<()>>,
     cores: Vec<Task<io::Result<()>>>,
+    /// Finds out which databases have keys.
+    look: Option<Task<()>>,
 }
 
 impl Server {
@@ -93,6 +95,9 @@ impl Server {
     /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
     /// a job of the engine.
     ///
+    /// With [`Options::data`] the engine may be one of [`Engine::open_unloaded`]: then the server
+    /// answers `LOADING` to most commands until [`Server::begin`].
+    ///
     /// # Errors
     /// [`StartError`].
     pub fn start(engine: &Engine, options: Options) -> Result<Self, StartError> {
@@ -115,7 +120,11 @@ impl Server {
         let shared = Shared::new(
             (options, tls),
             ports?,
-            (engine.reporter(), engine.value_bytes_max()),
+            (
+                engine.reporter(),
+                engine.durability(),
+                engine.value_bytes_max(),
+            ),
             (run_id()?, address.port()),
             command_names(),
             users,
@@ -127,7 +136,11 @@ impl Server {
             native: native.addresses(),
             acceptor: None,
             cores: Vec::new(),
+            look: None,
         };
+        let is_loaded = engine.durability().stats().is_some();
+        let refusals = &server.shared.saving.refusals;
+        refusals.set_loading(server.shared.saving.is_durable());
         let (starts, started) = mpsc::channel();
         for place in 0..engine.shards() {
             let shared = Arc::clone(&server.shared);
@@ -146,6 +159,9 @@ impl Server {
         if started.iter().count() < engine.shards() {
             // The core that does not serve says why.
             server.end()?;
+        }
+        if is_loaded {
+            server.begin(engine)?;
         }
         server.acceptor = Some(accept::start(
             listeners,
@@ -166,6 +182,31 @@ impl Server {
             tracing::info!(address, "the server accepts native clients");
         }
         Ok(server)
+    }
+
+    /// Has all commands be served, once the engine has loaded its data directory.
+    ///
+    /// # Errors
+    /// The engine is closed, or what it has loaded cannot be read.
+    pub fn begin(&mut self, engine: &Engine) -> Result<(), StartError> {
+        let shared = Arc::clone(&self.shared);
+        if !shared.saving.is_durable() {
+            return Ok(());
+        }
+        let restore = engine.run_on_core(0, move |mut core| async move {
+            databases::restore(&mut core, &shared).await
+        })?;
+        restore.join()??;
+        self.shared.note_large_value();
+        self.shared.databases.note_unknown();
+        let shared = Arc::clone(&self.shared);
+        self.look = Some(engine.run_on_core(0, move |mut core| async move {
+            if let Err(error) = databases::look(&mut core, &shared).await {
+                tracing::warn!(%error, "databases are counted one key after the other");
+            }
+        })?);
+        self.shared.saving.note_loaded();
+        Ok(())
     }
 
     /// Where clients connect.
@@ -220,6 +261,9 @@ impl Server {
         }
         // Connections that came meanwhile.
         self.shared.stop();
+        if let Some(look) = self.look.take() {
+            let _ = look.join();
+        }
         for core in self.cores.drain(..) {
             core.join()??;
         }

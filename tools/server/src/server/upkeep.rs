@@ -56,6 +56,7 @@ impl Upkeep {
                 core.send(Message::EndOverdueNative);
             }
         }
+        shared.saving.look();
         shared.keep_limit();
         shared.note_far_memory();
         let options = &shared.options;

@@ -319,6 +319,7 @@ pub(crate) fn error_text(error: &Error) -> String {
         Error::Cursor { .. } => {
             "ERR invalid cursor: no scan of this server returned it; begin with 0".to_owned()
         }
+        Error::JournalFailed => format!("MISCONF Errors writing to the AOF file: {error}"),
         Error::Closed => "LOADING the server is closing".to_owned(),
         other => format!("ERR {other}"),
     }

@@ -15,6 +15,7 @@
 //! programs   queues of jobs, rate limiters and caches do their work
 //! memory     whether resident memory stays within what is printed, whatever clients do
 //! longest    how long a client waits beside each command at its longest
+//! kills      what servers have lost that were killed
 //! speed      paired runs of redis-benchmark against several servers
 //! collections  paired runs on a hash, a set, a list and a sorted set of many elements
 //! ```
@@ -24,6 +25,7 @@
 mod ci;
 mod clients;
 mod collections;
+mod kills;
 mod longest;
 mod memory;
 mod place;
@@ -67,6 +69,9 @@ pub(crate) enum Redis {
     /// Measure how long a client waits beside every command at its longest, and beside many clients
     /// that send long ones; starts a server.
     Longest(longest::Longest),
+    /// Kill a server with a data directory again and again while clients write, and count what it
+    /// has lost of what it had acknowledged.
+    Kills(kills::Kills),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),
     /// Compare the speed of servers with collections of many elements.
@@ -85,6 +90,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Record(record) => clients::record(&place, &record),
         Redis::Memory(memory) => memory::perform(&place, &memory),
         Redis::Longest(longest) => longest::perform(&place, &longest),
+        Redis::Kills(kills) => kills::perform(&place, &kills),
         Redis::Speed(speed) => speed::perform(&place, &speed),
         Redis::Collections(collections) => collections::perform(&place, &collections),
     }

@@ -1,0 +1,67 @@
+//! What has commands be refused: one word that each command looks at.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The data are loaded; as Redis.
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+/// A snapshot of the rules has failed; as Redis.
+pub(crate) const UNSAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
+
+/// Bits of the word.
+const IS_LOADING: u8 = 1;
+const IS_UNSAVED: u8 = 2;
+
+/// Why commands are refused now.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(AtomicU8);
+
+impl Refusals {
+    /// True if some commands are. Cost: one load.
+    #[inline]
+    pub(crate) fn are_some(&self) -> bool {
+        // ORDERING: relaxed, as all here; the end of loading is seen late at worst, and what a
+        // client is told before it is served is told by other means.
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn is_loading(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & IS_LOADING != 0
+    }
+
+    pub(crate) fn is_unsaved(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & IS_UNSAVED != 0
+    }
+
+    pub(crate) fn set_loading(&self, is_loading: bool) {
+        self.set(IS_LOADING, is_loading);
+    }
+
+    pub(crate) fn set_unsaved(&self, is_unsaved: bool) {
+        self.set(IS_UNSAVED, is_unsaved);
+    }
+
+    fn set(&self, bit: u8, to: bool) {
+        if to {
+            self.0.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.0.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_comes_and_goes_alone() {
+        let refusals = Refusals::default();
+        assert!(!refusals.are_some());
+        refusals.set_loading(true);
+        refusals.set_unsaved(true);
+        refusals.set_loading(false);
+        assert!(refusals.are_some() && refusals.is_unsaved() && !refusals.is_loading());
+        refusals.set_unsaved(false);
+        assert!(!refusals.are_some());
+    }
+}
