@@ -30,8 +30,8 @@ use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::message::hash::Hasher128;
 use crate::observe::metrics::{CoreMetrics, EngineMetrics, EngineReporter, LocalMemory, Stats};
 use crate::reactor::{
-    self, Command, CommandPort, CoreShared, Job, Reactor, ReactorOptions, Task, Watchdog,
-    is_core_of, serve_current_core,
+    self, Command, CommandPort, CoreShared, Reactor, ReactorOptions, Task, Watchdog, is_core_of,
+    serve_current_core,
 };
 use crate::shard::{Shard, ShardOptions, Shortfall};
 use crate::storage::Directory;
@@ -216,7 +216,11 @@ impl Engine {
         let opened_ns = clock.now_ns();
         let sizes = config.sizes()?;
         check_limits(&config, &sizes)?;
-        let directory = config.data_dir.as_deref().map(Directory::open).transpose()?;
+        let directory = config
+            .data_dir
+            .as_deref()
+            .map(Directory::open)
+            .transpose()?;
         let regions = embedded_regions(&config, &sizes)?;
         let nodes: Vec<_> = regions
             .iter()
@@ -743,6 +747,9 @@ impl Engine {
         for core in &self.cores {
             while !core.has_come() && serve_current_core() {}
             core.wait();
+        }
+        if let Some(durable) = self.durability.keeper.get() {
+            durable.release();
         }
         // Only now: the cores have given back what their sessions held.
         if let Some(heartbeats) = &self.heartbeats {

@@ -110,6 +110,7 @@ impl BareShard {
             evicts: config.when_full == WhenFull::Evict,
             forgets_lost: config.lost_keys == LostKeys::Forget,
             key_hasher: Hasher128::new(1).into(),
+            loads: false,
         })?;
         let (producer, consumer) = own_queue();
         Ok(Self {

@@ -44,7 +44,6 @@ mod message;
 mod observe;
 mod reactor;
 mod shard;
-#[allow(dead_code, reason = "nothing is written into its files yet")]
 mod storage;
 mod transport;
 mod tree;

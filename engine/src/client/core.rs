@@ -60,6 +60,8 @@ pub struct Core {
     /// The core's turns when this client yielded last.
     turns_seen: Cell<u64>,
     ticket: Arc<JobTicket>,
+    /// Answers to calls are received before what they may depend on is durable.
+    is_ungated: bool,
 }
 
 impl Core {
@@ -84,7 +86,15 @@ impl Core {
             section: None,
             turns_seen: Cell::new(0),
             ticket,
+            is_ungated: false,
         }
+    }
+
+    /// This client, whose calls do not wait until what they have read is durable: for a caller who
+    /// waits for that itself.
+    pub(crate) fn ungated(mut self) -> Self {
+        self.is_ungated = true;
+        self
     }
 
     /// Another client of this core, for work beside this one's. The engine closes once both are
@@ -459,9 +469,10 @@ impl Core {
     /// Receives the answers to calls and visits those of the latest call with their places. The
     /// others belong to dropped calls and are discarded.
     fn poll_calls(&mut self, visit: &mut impl FnMut(usize, Answer<'_>)) {
-        let call = self.call;
+        let (call, is_ungated) = (self.call, self.is_ungated);
         let mut reactor = self.reactor.borrow_mut();
-        self.calls_in_flight -= reactor.poll_for(self.caller, &mut |token, answer: Answer<'_>| {
+        let client = (self.caller, is_ungated);
+        self.calls_in_flight -= reactor.poll_gated(client, &mut |token, answer: Answer<'_>| {
             let (of, place) = (token >> 32, token & u64::from(u32::MAX));
             if of == u64::from(call) {
                 visit(usize::try_from(place).unwrap_or(usize::MAX), answer);

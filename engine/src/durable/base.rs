@@ -14,9 +14,7 @@ use crate::client::long::Routed;
 use crate::client::scan::{Entries, ShardScan};
 use crate::disk::Disk;
 use crate::error::{Error, Result, StorageError};
-use crate::journal::{
-    Dumped, Entry, EntryKind, NO_NODE, Patches, dump_parts, put_root,
-};
+use crate::journal::{Dumped, Entry, EntryKind, NO_NODE, dump_parts};
 use crate::log::record::{self, RecordView};
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
@@ -25,6 +23,8 @@ use crate::tree::TreeHead;
 
 /// Records of one batch of the scan.
 const BATCH_RECORDS: usize = 4096;
+/// The longest rest: what a batch waited for is no work.
+const REST_NS_MAX: u64 = 1_000_000;
 /// Bytes of a long value that are read at once.
 const LONG_BYTES: u64 = 256 << 10;
 
@@ -58,7 +58,7 @@ impl Pace {
     /// Lets others run until the work since the last rest is paid.
     async fn rest(&mut self, core: &Core) {
         let now_ns = self.clock.now_ns();
-        let until_ns = now_ns + self.rests * (now_ns - self.since_ns);
+        let until_ns = now_ns + (self.rests * (now_ns - self.since_ns)).min(REST_NS_MAX);
         loop {
             core.yield_now().await;
             if self.clock.now_ns() >= until_ns {
@@ -97,6 +97,8 @@ impl<D: Disk> BaseWriter<D> {
         is_stopping: impl Fn() -> bool + 'static,
     ) -> Result<(BaseSummary, FileWriter<D>)> {
         let (hasher, shards) = core.hasher_and_shards();
+        // What it reads counts only once the logs are durable as far.
+        let core = core.ungated();
         let mut writer = Self {
             core,
             shard,
@@ -125,17 +127,18 @@ impl<D: Disk> BaseWriter<D> {
     async fn write_records(&mut self) -> Result<()> {
         let mut scan = ShardScan::new(0, true, false, BATCH_RECORDS);
         loop {
-            let (mut trees, mut longs) = (Vec::new(), Vec::new());
+            let (mut trees, mut longs, mut unparsed) = (Vec::new(), Vec::new(), 0);
             let (out, keys) = (&mut self.out, &mut self.keys);
             let emit = |_: u32, records: &[u8]| {
                 for entry in Entries::new(records, true) {
                     let Some(view) = RecordView::parse(entry.record()) else {
+                        unparsed += 1;
                         continue;
                     };
                     *keys += 1;
                     let header = view.header();
                     if header.is_long() {
-                        longs.push((entry.key.to_vec(), view.expiry_ms()));
+                        longs.push(entry.key.to_vec());
                     } else if header.is_tree()
                         && matches!(TreeHead::parse(view.value()), Some(TreeHead::Rooted(_)))
                     {
@@ -150,10 +153,10 @@ impl<D: Disk> BaseWriter<D> {
             for key in trees {
                 self.write_tree(&key).await?;
             }
-            for (key, expiry_ms) in longs {
-                self.write_long(&key, expiry_ms).await?;
+            for key in longs {
+                self.write_long(&key).await?;
             }
-            let unreadable = scan.unreadable();
+            let unreadable = scan.unreadable() + unparsed;
             if unreadable > 0 {
                 return Err(Error::BaseIncomplete {
                     shard: self.shard,
@@ -175,7 +178,7 @@ impl<D: Disk> BaseWriter<D> {
                 let reason = error.to_string();
                 let call = "write";
                 Err(StorageError::Io { path, call, reason }.into())
-            },
+            }
             None => Ok(()),
         }
     }
@@ -205,89 +208,132 @@ impl<D: Disk> BaseWriter<D> {
 
     /// Writes a tree, page by page.
     async fn write_tree(&mut self, key: &[u8]) -> Result<()> {
-        let (mut from, mut known): (_, Option<(u64, Version)>) = (0, None);
+        let (mut from, mut known): (_, Option<KnownTree>) = (0, None);
+        let mut restarts = 0;
         loop {
             let mut encoded = Vec::new();
             let parts = dump_parts(key, from, &mut encoded);
-            let Some((version, answer)) = self.core.ask(self.routed(key), parts).await? else {
+            let answer = self.core.ask(self.routed(key), parts).await?;
+            let is_other =
+                |dumped: &Dumped<'_>| known.is_some_and(|known| known.tree != dumped.tree);
+            let dumped = match &answer {
+                None => None,
+                Some((_, bytes)) => Some(Dumped::parse(bytes).ok_or(Error::Closed)?),
+            };
+            restarts += u32::from(dumped.as_ref().is_some_and(is_other));
+            let (Some((version, _)), Some(dumped)) =
+                (&answer, dumped.filter(|_| restarts <= RESTARTS_MAX))
+            else {
                 // It is gone: the log has what became of it.
-                if let Some((_, version)) = known {
-                    let end = (EntryKind::Delete, key, version + 1);
+                if let Some(known) = known {
+                    let end = (EntryKind::Delete, key, known.version + 1);
                     Entry::append(&mut self.out, end, |_| {});
                 }
                 return self.write_out().await;
             };
-            let Some(dumped) = Dumped::parse(&answer) else {
-                return Err(Error::Closed);
-            };
-            if known.is_some_and(|(tree, _)| tree != dumped.tree) {
+            let version = *version;
+            if is_other(&dumped) {
                 (from, known) = (0, None);
                 continue;
             }
-            let Some((root, _)) = Patches::parse(dumped.step) else {
-                return Err(Error::Closed);
-            };
-            let is_first = known.is_none();
-            if is_first {
+            let expiry_ms = dumped.expiry_ms;
+            if known.is_none() {
                 let begin = (EntryKind::TreeBegin, key, version);
                 Entry::append(&mut self.out, begin, |body| {
                     body.extend([dumped.kind, dumped.tag]);
-                    body.extend(dumped.expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
+                    put_expiry(body, expiry_ms);
                 });
             }
             Entry::append(&mut self.out, (EntryKind::TreeStep, key, version), |body| {
-                put_root(body, root.filter(|_| is_first));
-                let head = if root.is_some() { ROOT_BYTES } else { 1 };
-                body.extend_from_slice(&dumped.step[head..]);
+                body.extend_from_slice(dumped.step);
             });
-            known = Some((dumped.tree, version));
-            if self.out.len() >= OUT_BYTES || dumped.next == NO_NODE {
-                self.write_out().await?;
-            }
-            if dumped.next == NO_NODE {
-                return Ok(());
+            let begun = known.map_or(expiry_ms, |known| known.begun_expiry_ms);
+            known = Some(KnownTree {
+                tree: dumped.tree,
+                version,
+                begun_expiry_ms: begun,
+            });
+            let is_last = dumped.next == NO_NODE;
+            if is_last && begun != expiry_ms {
+                // Else the log's entry would be older than the last page.
+                Entry::append(&mut self.out, (EntryKind::Expire, key, version), |body| {
+                    put_expiry(body, expiry_ms);
+                });
             }
             from = dumped.next;
+            if self.out.len() >= OUT_BYTES || is_last {
+                self.write_out().await?;
+            }
+            if is_last {
+                return Ok(());
+            }
         }
     }
 
     /// Writes a long value.
-    async fn write_long(&mut self, key: &[u8], expiry_ms: Option<u64>) -> Result<()> {
-        let Some((version, pieces)) = self.core.long_pieces(key).await? else {
+    async fn write_long(&mut self, key: &[u8]) -> Result<()> {
+        let Some((version, pieces, expiry_ms)) = self.core.long_opened(key).await? else {
             return Ok(());
         };
         let id = pieces.id();
-        Entry::append(&mut self.out, (EntryKind::LongBegin, key, version), |body| {
-            body.extend(id.to_le_bytes());
-            body.extend(pieces.length().to_le_bytes());
-        });
+        Entry::append(
+            &mut self.out,
+            (EntryKind::LongBegin, key, version),
+            |body| {
+                body.extend(id.to_le_bytes());
+                body.extend(pieces.length().to_le_bytes());
+            },
+        );
         let (mut at, mut bytes) = (0, Vec::new());
         while at < pieces.length() {
-            match self.core.read_pieces(&pieces, at, LONG_BYTES, &mut bytes).await {
+            match self
+                .core
+                .read_pieces(&pieces, at, LONG_BYTES, &mut bytes)
+                .await
+            {
                 Ok(()) if !bytes.is_empty() => {}
                 // It has ended: the log has what became of its key.
                 Ok(()) | Err(Error::LongValueGone) => return self.write_out().await,
                 Err(error) => return Err(error),
             }
-            Entry::append(&mut self.out, (EntryKind::LongPiece, &[], version), |body| {
-                body.extend(id.to_le_bytes());
-                body.extend_from_slice(&bytes);
-            });
+            Entry::append(
+                &mut self.out,
+                (EntryKind::LongPiece, &[], version),
+                |body| {
+                    body.extend(id.to_le_bytes());
+                    body.extend_from_slice(&bytes);
+                },
+            );
             at += bytes.len() as u64;
             self.write_out().await?;
         }
         Entry::append(&mut self.out, (EntryKind::LongPut, key, version), |body| {
             body.extend(id.to_le_bytes());
-            body.extend(expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
+            put_expiry(body, expiry_ms);
         });
         self.write_out().await
     }
 }
 
-/// Bytes of a step's root.
-const ROOT_BYTES: usize = 22;
+/// How often a tree that was made anew while it is read is begun again.
+const RESTARTS_MAX: u32 = 3;
 /// Entries that wait, in bytes, from which on they are written.
 const OUT_BYTES: usize = 256 << 10;
+
+/// A tree of which pages were written.
+#[derive(Clone, Copy)]
+struct KnownTree {
+    /// No other tree has it.
+    tree: u64,
+    /// Of its last page.
+    version: Version,
+    /// When it expired at its first page.
+    begun_expiry_ms: Option<u64>,
+}
+
+fn put_expiry(body: &mut Vec<u8>, expiry_ms: Option<u64>) {
+    body.extend(expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
+}
 
 /// Writes a record that holds a value, or a collection.
 fn put_record(out: &mut Vec<u8>, key: &[u8], view: &RecordView<'_>) {

@@ -1,5 +1,5 @@
-//! The keeper of an engine's data directory: it loads it, begins generations, has bases written, and
-//! removes what is not needed any more.
+//! The keeper of an engine's data directory: it loads it, begins generations, has bases written,
+//! and removes what is not needed any more.
 //!
 //! It owns the directory and a thread. Cores own the files of their journals.
 //!
@@ -7,15 +7,19 @@
 //!   the base has seen.
 //! - I2: files that the manifest needs are removed only after a later manifest is durable.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::base::{BaseSummary, BaseWriter};
-use super::load::{LoadProgress, Loader, ShardLoad};
+use super::load::{LoadProgress, Loader, ShardLoad, Until, last_mark};
+use farcore_tuning::entropy_u64;
+
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::client::core::Core;
 use crate::client::jobs::spawn_on_core;
@@ -24,13 +28,15 @@ use crate::config::LogPolicy;
 use crate::disk::{Disk, RingDisk};
 use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
-use crate::reactor::{JournalCommand, JournalFile, JournalSync, Task};
+use crate::reactor::{CoreShared, JournalCommand, JournalFile, JournalPort, JournalSync, Task};
 use crate::storage::{
     BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
 };
 
 /// How often the keeper looks whether a generation is due.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(50);
+/// How often a mark is made.
+const MARK: Duration = Duration::from_millis(900);
 /// How often it looks whether what it waits for has come.
 const WAIT: Duration = Duration::from_millis(2);
 /// Bytes of logs below which no new base is due.
@@ -41,8 +47,18 @@ const DEPTH: u16 = 8;
 const BUFFERS: usize = 4;
 /// How long after a failure the next base is tried by itself.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// That rest is doubled this many times at most.
+const FAILURES_MAX: u32 = 6;
+/// How long after a failure it is tried where changes are refused until it is there.
+const REST_AFTER_LOSS: Duration = Duration::from_secs(2);
+/// How long a snapshot waits for what it needs.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// How long what is under way waits for a disk that fails.
+const FAILING_MAX: Duration = Duration::from_secs(10);
+/// How often cores are to come to rest together before they go on one by one.
+const TRIES: usize = 3;
 
-/// What a keeper is told.
+/// The settings of a keeper.
 #[derive(Debug)]
 pub(crate) struct DurableOptions {
     pub(crate) log: LogPolicy,
@@ -113,6 +129,8 @@ struct State {
     /// Jobs on cores look at it, to end early.
     progress: Arc<LoadProgress>,
     base_bytes: AtomicU64,
+    /// Bases of the snapshot under way that are written, or have failed.
+    bases: AtomicUsize,
 }
 
 impl State {
@@ -125,6 +143,8 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Durable {
     shared: Arc<Shared>,
+    /// Locked until all cores have ended: until then their logs grow.
+    directory: Mutex<Option<Arc<Directory>>>,
     state: Arc<State>,
     orders: Mutex<mpsc::Sender<Order>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -141,6 +161,8 @@ impl Durable {
             progress: Arc::clone(&options.progress),
             ..State::default()
         });
+        let directory = Arc::new(directory);
+        let locked = Arc::clone(&directory);
         let mut keeper = Keeper {
             shared: Arc::clone(shared),
             directory,
@@ -149,8 +171,18 @@ impl Durable {
             generation: 0,
             base_at: 0,
             failed_at: None,
+            failures: 0,
+            old_log_bytes: 0,
+            run: [0; 8],
+            before: None,
             engine: [0; 16],
             loaded: None,
+            marked: Marked {
+                count: Cell::new(0),
+                appended: Cell::new(0),
+                due: Cell::new(Instant::now()),
+            },
+            unfinished: Cell::new(false),
         };
         keeper.load()?;
         let (orders, received) = mpsc::channel();
@@ -160,6 +192,7 @@ impl Durable {
             .map_err(|error| crate::limits::no_thread(&error.to_string()))?;
         Ok(Self {
             shared: Arc::clone(shared),
+            directory: Mutex::new(Some(locked)),
             state,
             orders: Mutex::new(orders),
             thread: Mutex::new(Some(thread)),
@@ -188,6 +221,15 @@ impl Durable {
         stats
     }
 
+    /// All cores have ended: another process may have the directory.
+    pub(crate) fn release(&self) {
+        let mut directory = self
+            .directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *directory = None;
+    }
+
     /// Ends the keeper. A snapshot under way is given up.
     pub(crate) fn stop(&self) {
         self.state.is_stopping.store(true, Ordering::Release);
@@ -201,10 +243,20 @@ impl Durable {
     }
 }
 
+/// Gives a command to each core; returns their tickets.
+fn give(cores: &[Arc<CoreShared>], commands: impl IntoIterator<Item = JournalCommand>) -> Vec<u64> {
+    let each = cores.iter().zip(commands).map(|(core, command)| {
+        let ticket = core.command_port.journal.give(command);
+        core.command_port.wakeup.ring(0);
+        ticket
+    });
+    each.collect()
+}
+
 /// The keeper's own part.
 struct Keeper {
     shared: Arc<Shared>,
-    directory: Directory,
+    directory: Arc<Directory>,
     options: DurableOptions,
     state: Arc<State>,
     /// The last generation that was begun.
@@ -212,10 +264,41 @@ struct Keeper {
     /// Bytes of the journals when the last base was begun.
     base_at: u64,
     failed_at: Option<Instant>,
+    /// Snapshots that have failed, one after the other.
+    failures: u32,
+    /// Bytes of logs of earlier processes that no base has.
+    old_log_bytes: u64,
+    /// This process, in its logs.
+    run: [u8; 8],
+    /// The process of the logs that were loaded last, and whether they were finished.
+    before: Option<([u8; 8], bool)>,
     /// The store's own number.
     engine: [u8; 16],
     /// The generation whose logs end where the next one's begin, if there is one.
     loaded: Option<u64>,
+    marked: Marked,
+    /// A log of the generation that is loaded was not finished.
+    unfinished: Cell<bool>,
+}
+
+/// The last mark.
+struct Marked {
+    /// Its number.
+    count: Cell<u64>,
+    /// How much was logged until then.
+    appended: Cell<u64>,
+    due: Cell<Instant>,
+}
+
+/// Where a super block's free area says that each answer that was given is in the log.
+const KEEPS_ALL_AT: usize = 16;
+
+/// Where it names the process that wrote the log.
+const RUN: std::ops::Range<usize> = 24..32;
+
+/// True if a log has all that was answered.
+fn keeps_all(of: &SuperBlock) -> bool {
+    of.free[KEEPS_ALL_AT] != 0
 }
 
 /// What a log goes on from.
@@ -275,6 +358,7 @@ impl Keeper {
                 Ok(Order::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
+            self.mark_if_due();
             if self.is_base_due() {
                 let _ = self.snapshot();
             }
@@ -291,14 +375,17 @@ impl Keeper {
         if self.options.log == LogPolicy::Off {
             return false;
         }
-        let rests = |at: &Instant| at.elapsed() < REST_AFTER_FAILURE;
-        if self.failed_at.as_ref().is_some_and(rests) {
+        let is_lost = self.ports().any(JournalPort::is_lost);
+        let rest = match is_lost {
+            true => REST_AFTER_LOSS,
+            // Each try leaves logs behind, so tries become rare.
+            false => REST_AFTER_FAILURE * (1 << self.failures.min(FAILURES_MAX)),
+        };
+        if self.failed_at.is_some_and(|at| at.elapsed() < rest) {
             return false;
         }
-        let cores = || self.shared.cores_shared.iter();
-        let is_lost = cores().any(|core| core.command_port.journal.is_lost());
         let base_bytes = self.state.base_bytes.load(Ordering::Relaxed);
-        let log_bytes = self.appended().saturating_sub(self.base_at);
+        let log_bytes = (self.old_log_bytes + self.appended()).saturating_sub(self.base_at);
         is_lost || log_bytes > base_bytes.max(LOG_BYTES_MIN)
     }
 
@@ -306,6 +393,10 @@ impl Keeper {
     fn load(&mut self) -> Result<()> {
         let began = Instant::now();
         self.directory.remove_leftovers()?;
+        let run = entropy_u64().map_err(|error| Error::Memory {
+            reason: format!("no random bytes: {error}"),
+        })?;
+        self.run = run.to_le_bytes();
         let Stored { manifest, files } = self.directory.stored()?;
         let base = manifest.as_ref().map_or(0, |manifest| manifest.base);
         let (mut ceiling, mut loads) = (0, ShardLoads::new());
@@ -328,19 +419,20 @@ impl Keeper {
             let of = (FileKind::Log, generation, &shards[..]);
             loads = self.load_generation(of, loads, (&mut ceiling, None))?;
             self.loaded = Some(generation);
+            self.old_log_bytes += self.make_durable(generation, shards)?;
         }
         drop(loads);
-        self.order_all(|_| JournalCommand::EndLoading { ceiling })?;
+        self.order_all(|| JournalCommand::EndLoading { ceiling })?;
         self.engine = match &manifest {
             Some(manifest) => manifest.engine,
             None => random_salt()?,
         };
         self.note_loaded(began, manifest.as_ref());
+        if manifest.is_none() {
+            let none = self.manifest(0, Vec::new(), 0);
+            self.directory.write_manifest(&none)?;
+        }
         if self.options.log != LogPolicy::Off {
-            if manifest.is_none() {
-                let none = self.manifest(0, Vec::new(), 0);
-                self.directory.write_manifest(&none)?;
-            }
             self.begin_generation()?;
         }
         Ok(())
@@ -366,6 +458,45 @@ impl Keeper {
         }
     }
 
+    /// Checks that a file is the one that its name says.
+    fn check_name(
+        &self,
+        reader: &FileReader,
+        named: (FileKind, u64, u16),
+        path: &Path,
+    ) -> Result<()> {
+        let of = reader.super_block();
+        if (of.kind, of.generation, of.shard) == named {
+            return Ok(());
+        }
+        let (path, at) = (path.to_owned(), 0);
+        let reason = "it is another file than its name says";
+        Err(StorageError::Corrupt { path, at, reason }.into())
+    }
+
+    /// Makes sure that what was loaded of logs is durable, because what follows builds on it.
+    /// Returns how many bytes they have.
+    fn make_durable(&mut self, generation: u64, shards: &[u16]) -> Result<u64> {
+        let (mut bytes, mut run, mut is_whole) = (0, [0; 8], true);
+        for &shard in shards {
+            let path = self.directory.path_of(FileKind::Log, generation, shard);
+            let failed = |call| {
+                let path = &path;
+                move |error| StorageError::io(path, call, &error)
+            };
+            let file = File::open(&path).map_err(failed("open"))?;
+            file.sync_all().map_err(failed("fsync"))?;
+            bytes += file.metadata().map_err(failed("fstat"))?.len();
+            match FileReader::open(&path, self.options.key.as_ref()) {
+                Ok(reader) => run.copy_from_slice(&reader.super_block().free[RUN]),
+                Err(_) => is_whole = false,
+            }
+        }
+        is_whole &= !self.unfinished.replace(false);
+        self.before = Some((run, is_whole));
+        Ok(bytes)
+    }
+
     /// True if the logs of a generation go on where what was loaded ends. Those of a snapshot that
     /// was not completed, without a log before it, do not.
     fn is_next(&self, base: u64, generation: u64, shards: &[u16]) -> Result<bool> {
@@ -373,6 +504,7 @@ impl Keeper {
             let path = self.directory.path_of(FileKind::Log, generation, shard);
             match FileReader::open(&path, self.options.key.as_ref()) {
                 Ok(reader) => {
+                    self.check_name(&reader, (FileKind::Log, generation, shard), &path)?;
                     let of = reader.super_block();
                     if of.shards as usize != shards.len() {
                         return Err(StorageError::Missing { path }.into());
@@ -381,7 +513,13 @@ impl Keeper {
                         _ if generation == base => true,
                         Follows::Unknown => false,
                         Follows::Nothing => base == 0 && self.loaded.is_none(),
-                        Follows::Generation(before) => self.loaded == Some(before),
+                        // In the logs of one process none is missing before another.
+                        Follows::Generation(before) => {
+                            let is_whole = self
+                                .before
+                                .is_none_or(|(run, is_whole)| is_whole || run != of.free[RUN]);
+                            self.loaded == Some(before) && is_whole
+                        }
                     });
                 }
                 Err(StorageError::NotBegun { .. }) => {}
@@ -392,6 +530,28 @@ impl Keeper {
         Ok(false)
     }
 
+    /// How far the logs of a generation are loaded: to where all of them were at one moment, unless
+    /// each answer that was given must be found in them.
+    fn common_end(&self, generation: u64, shards: &[u16]) -> Result<Until> {
+        if shards.len() == 1 {
+            return Ok(Until::End);
+        }
+        let mut ends = Vec::new();
+        for &shard in shards {
+            let path = self.directory.path_of(FileKind::Log, generation, shard);
+            match FileReader::open(&path, self.options.key.as_ref()) {
+                Ok(reader) if keeps_all(reader.super_block()) => return Ok(Until::End),
+                Ok(reader) => ends.push(thread::spawn(move || last_mark(reader, &path))),
+                Err(StorageError::NotBegun { .. }) => ends.push(thread::spawn(|| Ok(Until::Start))),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let ends = ends
+            .into_iter()
+            .map(|end| end.join().unwrap_or(Err(Error::Closed)));
+        Ok(Until::common(ends.collect::<Result<Vec<_>>>()?))
+    }
+
     /// Loads the files of a generation, in parallel.
     fn load_generation(
         &self,
@@ -399,6 +559,10 @@ impl Keeper {
         mut loads: ShardLoads,
         (ceiling, manifest): (&mut Version, Option<&Manifest>),
     ) -> Result<ShardLoads> {
+        let until = match kind {
+            FileKind::Base => Until::End,
+            FileKind::Log => self.common_end(generation, shards)?,
+        };
         let mut tasks = Vec::new();
         for (place, &shard) in shards.iter().enumerate() {
             let path = self.directory.path_of(kind, generation, shard);
@@ -408,13 +572,14 @@ impl Keeper {
                 Err(StorageError::NotBegun { .. }) if kind == FileKind::Log => continue,
                 Err(error) => return Err(error.into()),
             };
+            self.check_name(&reader, (kind, generation, shard), &path)?;
             let load = loads.remove(&shard).unwrap_or_default();
             let progress = Arc::clone(&self.state.progress);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
             progress.total_bytes.fetch_add(bytes, Ordering::Relaxed);
             let core = place % self.shared.cores_shared.len();
             let of = (load, path.clone());
-            let job = move |core: Core| Loader::load(core, reader, of, progress);
+            let job = move |core: Core| Loader::load(core, reader, of, (until, progress));
             tasks.push((shard, path, spawn_on_core(&self.shared, core, job)?));
         }
         let (mut left, mut failed) = (ShardLoads::new(), None);
@@ -429,10 +594,20 @@ impl Keeper {
             let named = manifest.and_then(|manifest| manifest.files.get(usize::from(shard)));
             if named.is_some_and(|named| named.chain != loaded.chain) {
                 let reason = "it is not the file that the manifest names";
-                failed = Some(StorageError::Corrupt { path, at: 0, reason }.into());
+                failed = Some(
+                    StorageError::Corrupt {
+                        path,
+                        at: 0,
+                        reason,
+                    }
+                    .into(),
+                );
                 continue;
             }
             *ceiling = (*ceiling).max(loaded.ceiling);
+            if !loaded.is_finished {
+                self.unfinished.set(true);
+            }
             if let Some((path, at, bytes)) = loaded.torn {
                 tracing::warn!(
                     path = %path.display(),
@@ -448,26 +623,106 @@ impl Keeper {
     }
 
     /// Gives each core a command, and waits until all have carried it out.
-    fn order_all(&self, command: impl Fn(usize) -> JournalCommand) -> Result<()> {
-        let cores = self.shared.cores_shared.iter().enumerate();
-        let tickets: Vec<u64> = cores
-            .map(|(place, core)| {
-                let ticket = core.command_port.journal.give(command(place));
-                core.command_port.wakeup.ring(0);
-                ticket
-            })
-            .collect();
+    fn order_all(&self, command: impl Fn() -> JournalCommand) -> Result<()> {
+        let tickets = give(
+            &self.shared.cores_shared,
+            self.shared.cores_shared.iter().map(|_| command()),
+        );
         let cores = || self.shared.cores_shared.iter().zip(&tickets);
         self.wait(|| cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)))
     }
 
+    /// Gives each core a command at one moment: while none of them serves a client. Where they do
+    /// not come to rest together, none gets it if `must`, else each carries it out when it comes to
+    /// it. Returns whether it was one moment.
+    fn order_at_once(&self, commands: Vec<JournalCommand>, must: bool) -> Result<bool> {
+        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
+        let is_alone = self.shards() == 1;
+        // A core whose disk fails may not come to rest.
+        let is_failing = self.ports().any(JournalPort::is_failing);
+        let job = move |mut core: Core| async move {
+            let count = shared.cores_shared.len();
+            let mut is_entered = false;
+            for _ in 0..TRIES {
+                if is_alone || is_failing || is_entered {
+                    break;
+                }
+                is_entered = core.enter_sections(0..count, &[]).await.is_ok();
+            }
+            if must && !is_alone && !is_entered {
+                return false;
+            }
+            let tickets = give(&shared.cores_shared, commands);
+            let began = Instant::now();
+            let cores = || shared.cores_shared.iter().zip(&tickets);
+            let is_done =
+                || cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket));
+            let is_stopping = || state.is_stopping.load(Ordering::Acquire);
+            while !is_done() && began.elapsed() < FAILING_MAX && !is_stopping() {
+                core.yield_now().await;
+            }
+            let is_left = !is_entered || core.leave_sections().await.is_ok();
+            (is_alone || is_entered) && is_left && is_done()
+        };
+        spawn_on_core(&self.shared, 0, job)?.join()
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &JournalPort> {
+        let cores = self.shared.cores_shared.iter();
+        cores.map(|core| &*core.command_port.journal)
+    }
+
+    /// Notes in all logs that the shards are at rest, if anything was logged since.
+    fn mark(&self) -> Result<()> {
+        self.marked.due.set(Instant::now());
+        if self.options.log != LogPolicy::EverySecond || self.shards() == 1 {
+            return Ok(());
+        }
+        for _ in 0..TRIES {
+            let number = self.marked.count.get() + 1;
+            self.marked.count.set(number);
+            let each = |_| JournalCommand::Mark { number };
+            // One that was no moment is followed by another.
+            if self.order_at_once((0..self.shards()).map(each).collect(), true)? {
+                self.marked.appended.set(self.appended());
+                return Ok(());
+            }
+        }
+        Err(Error::SnapshotStalled)
+    }
+
+    /// Makes a mark if one is due.
+    fn mark_if_due(&self) {
+        let is_due = self.marked.due.get().elapsed() >= MARK;
+        if is_due && self.appended() != self.marked.appended.get() {
+            // Without one, more of the logs is left out after a crash.
+            if let Err(error) = self.mark()
+                && !self.is_stopping()
+            {
+                tracing::warn!(%error, "the logs were not marked");
+            }
+        }
+    }
+
+    /// Waits for something of the cores; not for ever, and not long while their disk fails.
     fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
+        let (began, mut works) = (Instant::now(), Instant::now());
         while !is_done() {
             let mut cores = self.shared.cores_shared.iter();
             if cores.any(|core| core.closed.load(Ordering::Acquire)) || self.is_stopping() {
                 return Err(Error::Closed);
             }
+            if !self.ports().any(JournalPort::is_failing) {
+                works = Instant::now();
+            }
+            if works.elapsed() > FAILING_MAX {
+                return Err(Error::JournalFailed);
+            }
+            if began.elapsed() > WAIT_MAX {
+                return Err(Error::SnapshotStalled);
+            }
             thread::sleep(WAIT);
+            self.mark_if_due();
         }
         Ok(())
     }
@@ -512,8 +767,11 @@ impl Keeper {
     /// Begins a generation: all shards go on in new logs.
     fn begin_generation(&mut self) -> Result<()> {
         let generation = self.generation + 1;
-        let paths = self.directory.create(FileKind::Log, generation, 0..self.shards())?;
+        // A number whose files were made in part is not used again.
         self.generation = generation;
+        let paths = self
+            .directory
+            .create(FileKind::Log, generation, 0..self.shards())?;
         let follows = match (self.options.log, self.loaded) {
             (LogPolicy::Off, _) => Follows::Unknown,
             (_, None) => Follows::Nothing,
@@ -523,7 +781,9 @@ impl Keeper {
         for (shard, path) in (0..).zip(paths) {
             let mut super_block = self.super_block(FileKind::Log, generation, shard)?;
             super_block.free[Follows::AT].copy_from_slice(&follows.code());
-            files.push(Mutex::new(Some(self.file_at(&path, &super_block)?)));
+            super_block.free[RUN].copy_from_slice(&self.run);
+            super_block.free[KEEPS_ALL_AT] = u8::from(self.options.log == LogPolicy::Always);
+            files.push(self.file_at(&path, &super_block)?);
         }
         // What follows goes on where this ends, as long as it is logged.
         self.loaded = (self.options.log != LogPolicy::Off).then_some(generation);
@@ -531,15 +791,19 @@ impl Keeper {
             LogPolicy::Always => JournalSync::Always,
             LogPolicy::EverySecond | LogPolicy::Off => JournalSync::EverySecond,
         };
-        let taken = |place: usize| {
-            let mut file = files[place].lock().unwrap_or_else(PoisonError::into_inner);
-            Box::new(file.take().expect("each file is taken once"))
-        };
-        self.order_all(|place| JournalCommand::Begin {
+        let commands = files.into_iter().map(|file| JournalCommand::Begin {
             generation,
-            file: taken(place),
+            file: Box::new(file),
             sync,
-        })
+        });
+        let is_one_moment = self.order_at_once(commands.collect(), false)?;
+        if !is_one_moment {
+            tracing::warn!(
+                generation,
+                "the logs of a generation did not begin at one moment"
+            );
+        }
+        Ok(())
     }
 
     fn snapshot(&mut self) -> Result<SnapshotSummary> {
@@ -555,7 +819,11 @@ impl Keeper {
                 stats.last_unix_ms = unix_ms();
                 stats.last_error = None;
                 self.failed_at = None;
-                self.state.base_bytes.store(summary.bytes, Ordering::Relaxed);
+                self.failures = 0;
+                self.old_log_bytes = 0;
+                self.state
+                    .base_bytes
+                    .store(summary.bytes, Ordering::Relaxed);
                 tracing::info!(
                     generation = summary.generation,
                     keys = summary.keys,
@@ -570,6 +838,7 @@ impl Keeper {
                 }
                 stats.last_error = Some(error.to_string());
                 self.failed_at = Some(Instant::now());
+                self.failures += 1;
             }
         }
         outcome
@@ -583,14 +852,17 @@ impl Keeper {
             self.settle_logs()?;
             Ok(files)
         });
-        if self.options.log == LogPolicy::Off {
-            self.order_all(|_| JournalCommand::End)?;
-            let cores = || self.shared.cores_shared.iter();
-            self.wait(|| cores().all(|core| core.command_port.journal.is_finished(generation)))?;
-        }
+        let written = match (written, self.options.log) {
+            (Ok(files), LogPolicy::Off) => self.end_logs(generation).map(|()| files),
+            (written, _) => written,
+        };
         let files = match written {
             Ok(files) => files,
             Err(error) => {
+                if self.options.log == LogPolicy::Off {
+                    // Without its base the log is of no use.
+                    self.order_all(|| JournalCommand::GiveUp)?;
+                }
                 self.directory.remove_leftovers()?;
                 return Err(error);
             }
@@ -599,7 +871,10 @@ impl Keeper {
         let named = files.iter().map(|&(_, file)| file).collect();
         let manifest = self.manifest(generation, named, keys);
         self.directory.write_manifest(&manifest)?;
-        self.directory.remove_before(generation)?;
+        self.order_all(|| JournalCommand::Settled { generation })?;
+        if let Err(error) = self.directory.remove_before(generation) {
+            tracing::warn!(%error, "files that are not needed were not removed");
+        }
         Ok(SnapshotSummary {
             generation,
             keys,
@@ -608,12 +883,22 @@ impl Keeper {
         })
     }
 
+    /// Ends the logs of a generation, which are finished then.
+    fn end_logs(&self, generation: u64) -> Result<()> {
+        let commands = (0..self.shards()).map(|_| JournalCommand::End).collect();
+        self.order_at_once(commands, false)?;
+        self.wait(|| self.ports().all(|port| port.is_finished(generation)))
+    }
+
     /// Has the base of each shard written.
     fn write_bases(&self, generation: u64) -> Result<Vec<(BaseSummary, BaseFile)>> {
         let cores = || self.shared.cores_shared.iter();
         self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))?;
         let mut tasks: Vec<Task<Result<(BaseSummary, JournalFile)>>> = Vec::new();
-        let paths = self.directory.create(FileKind::Base, generation, 0..self.shards())?;
+        self.state.bases.store(0, Ordering::Release);
+        let paths = self
+            .directory
+            .create(FileKind::Base, generation, 0..self.shards())?;
         for ((place, core), path) in cores().enumerate().zip(paths) {
             let shard = u16::try_from(place).unwrap_or(u16::MAX);
             let mut super_block = self.super_block(FileKind::Base, generation, shard)?;
@@ -622,12 +907,25 @@ impl Keeper {
             let file = (self.file_at(&path, &super_block)?, path);
             let state = Arc::clone(&self.state);
             let job = move |core: Core| async move {
-                let is_stopping = move || state.is_stopping.load(Ordering::Acquire);
-                BaseWriter::write(core, shard, file, is_stopping).await
+                let is_stopping = {
+                    let state = Arc::clone(&state);
+                    move || state.is_stopping.load(Ordering::Acquire)
+                };
+                let written = BaseWriter::write(core, shard, file, is_stopping).await;
+                state.bases.fetch_add(1, Ordering::AcqRel);
+                written
             };
             tasks.push(spawn_on_core(&self.shared, place, job)?);
         }
-        let outcomes: Vec<_> = tasks.into_iter().map(|task| task.join().and_then(|done| done)).collect();
+        // A job that ends without having written its base is seen when it is joined.
+        while self.state.bases.load(Ordering::Acquire) < tasks.len() && !self.is_stopping() {
+            thread::sleep(WAIT);
+            self.mark_if_due();
+        }
+        let outcomes: Vec<_> = tasks
+            .into_iter()
+            .map(|task| task.join().and_then(|done| done))
+            .collect();
         outcomes
             .into_iter()
             .map(|outcome| {
@@ -641,8 +939,9 @@ impl Keeper {
             .collect()
     }
 
-    /// Waits until all that was appended until now is durable.
+    /// Waits until all that was appended until now is durable, and loaded after a crash.
     fn settle_logs(&self) -> Result<()> {
+        self.mark()?;
         let cores = || self.shared.cores_shared.iter();
         let appended: Vec<u64> = cores()
             .map(|core| core.command_port.journal.appended())

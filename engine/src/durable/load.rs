@@ -3,11 +3,11 @@
 //! - I1: an entry is applied only once its whole step was read, so the end of a torn log brings no
 //!   part of a step.
 //! - I2: entries of one key are sent in their order, by one client, and so are applied in it.
-//! - I3: nothing is skipped silently: an entry that cannot be one, or that a shard refuses, ends the
-//!   loading with an error that names the file.
+//! - I3: nothing is skipped silently: an entry that cannot be one, or that a shard refuses, ends
+//!   the loading with an error.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,8 @@ use crate::client::long::Routed;
 use crate::client::scan::{Cursor, ScanOptions};
 use crate::error::{Error, Result, StorageError};
 use crate::journal::{
-    Entry, EntryBody, EntryKind, Patches, PutPatch, NodePatch, patch_parts, put_root, restore_parts,
+    Entry, EntryBody, EntryKind, Patches, PutPatch, StepHead, patch_parts, put_step_head,
+    restore_parts,
 };
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
@@ -28,6 +29,66 @@ use crate::storage::{Chain, FileKind, FileReader, ReadOutcome, SuperBlock};
 const STEP_BYTES: usize = 128 << 10;
 /// Requests between two looks at their answers.
 const SENDS_A_POLL: u64 = 32;
+
+/// How far a file is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    /// Nothing of it.
+    Start,
+    /// Until a mark.
+    Mark(u64),
+    /// All of it.
+    End,
+}
+
+impl Until {
+    /// How far the logs of a generation can be loaded, so that all end at one moment: of each, the
+    /// last mark, or `End` if it was finished.
+    pub(super) fn common(ends: impl IntoIterator<Item = Self>) -> Self {
+        let rank = |until: &Self| match *until {
+            Self::Start => 0,
+            Self::Mark(number) => number,
+            Self::End => u64::MAX,
+        };
+        ends.into_iter().min_by_key(rank).unwrap_or(Self::End)
+    }
+}
+
+/// Reads a log to its end: its last mark, or [`Until::End`] if it was finished.
+///
+/// # Errors
+/// It cannot be read, or is damaged.
+pub(super) fn last_mark(mut reader: FileReader, path: &Path) -> Result<Until> {
+    let (mut bytes, mut last) = (Vec::new(), Until::Start);
+    loop {
+        let outcome = reader.read(&mut bytes)?;
+        let mut at = 0;
+        loop {
+            match Entry::parse(&bytes[at..]) {
+                Ok(Some((entry, length))) => {
+                    if let Ok(EntryBody::Mark { number }) = entry.body()
+                        && entry.kind == EntryKind::Mark
+                    {
+                        last = Until::Mark(number);
+                    }
+                    at += length;
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    let (path, at) = (path.to_owned(), reader.position());
+                    let reason = "no entry of a journal is there";
+                    return Err(StorageError::Corrupt { path, at, reason }.into());
+                }
+            }
+        }
+        bytes.drain(..at);
+        match outcome {
+            ReadOutcome::More => {}
+            ReadOutcome::End => return Ok(Until::End),
+            ReadOutcome::Torn { .. } => return Ok(last),
+        }
+    }
+}
 
 /// A long value whose pieces were read, and that no key has yet.
 #[derive(Debug)]
@@ -63,6 +124,8 @@ pub(super) struct Loaded {
     pub(super) load: ShardLoad,
     /// The digest of the file's blocks.
     pub(super) chain: Chain,
+    /// It was read to its end, and that was written as such.
+    pub(super) is_finished: bool,
     /// Of a torn log: its path, where it ends, and how many bytes were cut.
     pub(super) torn: Option<(PathBuf, u64, u64)>,
 }
@@ -93,6 +156,9 @@ pub(super) struct Loader {
     since: Option<Version>,
     loaded: Loaded,
     progress: Arc<LoadProgress>,
+    until: Until,
+    /// What follows is left out.
+    is_over: bool,
     encoded: Vec<u8>,
     sent: u64,
     failed: Option<Error>,
@@ -107,7 +173,7 @@ impl Loader {
         core: Core,
         mut reader: FileReader,
         (load, path): (ShardLoad, PathBuf),
-        progress: Arc<LoadProgress>,
+        (until, progress): (Until, Arc<LoadProgress>),
     ) -> Result<Loaded> {
         let (hasher, shards) = core.hasher_and_shards();
         let of = reader.super_block();
@@ -127,6 +193,8 @@ impl Loader {
                 ..Loaded::default()
             },
             progress,
+            until,
+            is_over: until == Until::Start,
             encoded: Vec::new(),
             sent: 0,
             failed: None,
@@ -136,13 +204,22 @@ impl Loader {
         loop {
             let outcome = reader.read(&mut bytes)?;
             let read = reader.position();
-            loader.progress.bytes.fetch_add(read - before, Ordering::Relaxed);
+            loader
+                .progress
+                .bytes
+                .fetch_add(read - before, Ordering::Relaxed);
             before = read;
             let taken = loader.take(&bytes).await?;
             bytes.drain(..taken);
+            if loader.is_over {
+                break;
+            }
             match outcome {
                 ReadOutcome::More => {}
-                ReadOutcome::End if bytes.is_empty() => break,
+                ReadOutcome::End if bytes.is_empty() => {
+                    loader.loaded.is_finished = true;
+                    break;
+                }
                 ReadOutcome::End => return Err(loader.damaged(read)),
                 ReadOutcome::Torn { at, cut, .. } => {
                     let cut = cut + bytes.len() as u64;
@@ -152,6 +229,9 @@ impl Loader {
             }
         }
         loader.settle().await?;
+        if let Some(since) = loader.since {
+            loader.loaded.load.trees.settle(since);
+        }
         loader.loaded.chain = reader.chain();
         Ok(loader.loaded)
     }
@@ -179,12 +259,15 @@ impl Loader {
                     Err(_) => return Err(self.damaged(end as u64)),
                 }
             }
-            while done < end {
+            while done < end && !self.is_over {
                 let Ok(Some((entry, length))) = Entry::parse(&bytes[done..]) else {
                     return Err(self.damaged(done as u64));
                 };
                 self.apply(&entry).await?;
                 done += length;
+            }
+            if self.is_over {
+                return Ok(done);
             }
         }
     }
@@ -200,19 +283,21 @@ impl Loader {
         let load = &mut self.loaded.load;
         match body {
             EntryBody::Put { .. } | EntryBody::Delete | EntryBody::TreeBegin { .. } => {
-                if self.since.is_none() {
-                    load.trees.note_other(key, version);
+                match (self.since, entry.kind) {
+                    (None, _) => load.trees.note_other(key, version),
+                    // It has gone while the base was written: the log has all of what it is now.
+                    (Some(_), EntryKind::Delete) => load.trees.forget(key),
+                    (Some(_), _) => {}
                 }
                 self.restore((entry.kind, key, version), entry.body).await
             }
-            EntryBody::Expire { .. } => {
-                self.restore((entry.kind, key, version), entry.body).await
-            }
+            EntryBody::Expire { .. } => self.restore((entry.kind, key, version), entry.body).await,
             EntryBody::TreeStep { patches } => match self.since {
                 Some(since) => {
-                    if version > since {
-                        load.trees.note_page(key, version, patches);
-                    }
+                    let Some((head, _)) = Patches::parse(patches) else {
+                        return Err(self.damaged(self.loaded.entries));
+                    };
+                    load.trees.note_page(key, version, head, since);
                     self.patch(key, version, patches).await
                 }
                 None if load.trees.knows(key, version) => {
@@ -224,8 +309,13 @@ impl Loader {
                 None => self.patch(key, version, patches).await,
             },
             EntryBody::Clear => {
-                load.trees.clear();
+                load.trees.clear(version);
+                load.longs.clear();
                 self.clear(version).await
+            }
+            EntryBody::Mark { number } => {
+                self.is_over = self.until == Until::Mark(number);
+                Ok(())
             }
             EntryBody::LongBegin { id, length } => {
                 let long = LongLoad {
@@ -241,6 +331,11 @@ impl Loader {
                 if let Some(long) = load.longs.get_mut(&id) {
                     long.bytes.extend_from_slice(bytes);
                 }
+                Ok(())
+            }
+            EntryBody::End => Ok(()),
+            EntryBody::LongEnd { id } => {
+                load.longs.remove(&id);
                 Ok(())
             }
             EntryBody::LongPut { id, expiry_ms } => {
@@ -274,34 +369,21 @@ impl Loader {
         if step.len() <= STEP_BYTES {
             return self.patch_with(key, version, step).await;
         }
-        let Some((root, patches)) = Patches::parse(step) else {
+        let Some((head, patches)) = Patches::parse(step) else {
             return Err(self.damaged(self.loaded.entries));
         };
         // The root comes first, so that it is that of the step while its nodes come.
         let mut part = Vec::new();
-        put_root(&mut part, root);
+        put_step_head(&mut part, head);
         for patch in patches {
-            let mut put = PutPatch(&mut part);
-            match patch {
-                Some(NodePatch::Is { node, bytes }) => put.is(node, bytes),
-                Some(NodePatch::Gone { node }) => put.gone(node),
-                Some(NodePatch::Touch {
-                    leaf,
-                    entry,
-                    touch,
-                    branches,
-                    key,
-                    value,
-                }) => {
-                    let branches: Vec<_> = NodePatch::branches(branches).collect();
-                    put.touch((leaf, entry, touch), branches.into_iter(), (key, value));
-                }
-                None => return Err(self.damaged(self.loaded.entries)),
-            }
+            let Some(patch) = patch else {
+                return Err(self.damaged(self.loaded.entries));
+            };
+            PutPatch(&mut part).patch(patch);
             if part.len() >= STEP_BYTES {
                 self.patch_with(key, version, &part).await?;
                 part.clear();
-                put_root(&mut part, None);
+                put_step_head(&mut part, StepHead::Nodes);
             }
         }
         self.patch_with(key, version, &part).await
@@ -359,7 +441,10 @@ impl Loader {
             return Err(self.damaged(self.loaded.entries));
         }
         self.settle().await?;
-        let written = self.core.write_long(key, long.length, [&long.bytes]).await?;
+        let written = self
+            .core
+            .write_long(key, long.length, [&long.bytes])
+            .await?;
         let mut body = written.pieces.id().to_le_bytes().to_vec();
         body.extend(expiry_ms.iter().flat_map(|at_ms| at_ms.to_le_bytes()));
         let mut encoded = Vec::new();
@@ -387,7 +472,8 @@ impl Loader {
                 } = self.layout;
                 let hash = hasher.hash(entry.key);
                 if hasher.shard(entry.key, hash, shards) == shard {
-                    self.restore((EntryKind::Delete, entry.key, version), &[]).await?;
+                    self.restore((EntryKind::Delete, entry.key, version), &[])
+                        .await?;
                 }
             }
             match page.next() {

@@ -5,31 +5,52 @@
 
 use std::collections::HashMap;
 
-use crate::journal::{NodePatch, Patches, PutPatch, put_root};
+use crate::journal::{NodePatch, Patches, PutPatch, StepHead, put_step_head};
 use crate::message::operation::Version;
 use crate::tree::NodeNumber;
 
-/// The versions of trees that have changed while a base was written.
+/// The versions of trees that have changed since a base was begun.
 #[derive(Debug, Default)]
 pub(super) struct TreeVersions {
     /// By key, the first node of each page and the page's version.
     trees: HashMap<Box<[u8]>, Vec<(NodeNumber, Version)>>,
+    /// The tree whose pages were noted last.
+    last: Option<Box<[u8]>>,
 }
 
 impl TreeVersions {
-    /// Notes a page of a tree, from a base.
-    pub(super) fn note_page(&mut self, key: &[u8], version: Version, step: &[u8]) {
-        let Some((root, mut patches)) = Patches::parse(step) else {
+    /// Notes a page of a tree, from a base that was begun at a version.
+    pub(super) fn note_page(
+        &mut self,
+        key: &[u8],
+        version: Version,
+        head: StepHead,
+        since: Version,
+    ) {
+        match head {
+            StepHead::Root(_) => {
+                self.settle(since);
+                self.trees.insert(key.into(), vec![(0, version)]);
+                self.last = Some(key.into());
+            }
+            StepHead::Page(from) => {
+                if let Some(pages) = self.trees.get_mut(key) {
+                    pages.push((from, version));
+                }
+            }
+            StepHead::Nodes => {}
+        }
+    }
+
+    /// Forgets the tree that was noted last, if none of its pages is newer than the base's
+    /// beginning: then the log knows no change of it that the base has seen.
+    pub(super) fn settle(&mut self, since: Version) {
+        let Some(last) = self.last.take() else {
             return;
         };
-        let first = match patches.next() {
-            Some(Some(NodePatch::Is { node, .. })) => node,
-            _ => 0,
-        };
-        if root.is_some() {
-            self.trees.insert(key.into(), vec![(0, version)]);
-        } else if let Some(pages) = self.trees.get_mut(key) {
-            pages.push((first, version));
+        let pages = self.trees.get(&last);
+        if pages.is_some_and(|pages| pages.iter().all(|&(_, version)| version <= since)) {
+            self.trees.remove(&last);
         }
     }
 
@@ -41,9 +62,14 @@ impl TreeVersions {
         }
     }
 
-    /// Forgets all.
-    pub(super) fn clear(&mut self) {
-        self.trees.clear();
+    /// The base says no more of a tree.
+    pub(super) fn forget(&mut self, key: &[u8]) {
+        self.trees.remove(key);
+    }
+
+    /// All keys were removed at a version.
+    pub(super) fn clear(&mut self, version: Version) {
+        self.trees.retain(|_, pages| pages[0].1 > version);
     }
 
     fn first(&self, key: &[u8]) -> Option<Version> {
@@ -64,16 +90,14 @@ impl TreeVersions {
             let seen = after.checked_sub(1).map_or(0, |page| pages[page].1);
             version > seen
         };
-        let (root, patches) = Patches::parse(step)?;
+        let (head, patches) = Patches::parse(step)?;
         let is_root_new = self.first(key).is_none_or(|first| version > first);
         let mut into = Vec::new();
-        put_root(&mut into, root.filter(|_| is_root_new));
+        put_step_head(&mut into, if is_root_new { head } else { StepHead::Nodes });
         for patch in patches {
             let mut put = PutPatch(&mut into);
             match patch? {
-                NodePatch::Is { node, bytes } if is_new(node) => put.is(node, bytes),
-                NodePatch::Gone { node } if is_new(node) => put.gone(node),
-                NodePatch::Is { .. } | NodePatch::Gone { .. } => {}
+                NodePatch::Is { node, .. } | NodePatch::Gone { node } if !is_new(node) => {}
                 NodePatch::Touch {
                     leaf,
                     entry,
@@ -84,13 +108,13 @@ impl TreeVersions {
                 } => {
                     let branches = NodePatch::branches(branches);
                     let branches: Vec<_> = branches.filter(|branch| is_new(branch.node)).collect();
-                    if is_new(leaf) {
-                        let at = (leaf, entry, touch);
-                        put.touch(at, branches.into_iter(), (key, value));
-                    } else {
-                        put.counts(touch, branches.into_iter());
+                    let branches = branches.into_iter();
+                    match is_new(leaf) {
+                        true => put.touch((leaf, entry, touch), branches, (key, value)),
+                        false => put.counts(touch, branches),
                     }
                 }
+                patch => put.patch(patch),
             }
         }
         Some(into)

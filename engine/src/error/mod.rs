@@ -373,6 +373,13 @@ pub enum Error {
     /// The engine has no data directory.
     #[error("the engine has no data directory, so it keeps no snapshot: set `data_dir`")]
     NoDataDirectory,
+    /// A snapshot was not made, because what it waits for did not come: a long value that is
+    /// written for minutes, or shards that do not come to rest together.
+    #[error(
+        "no snapshot is made: a long value is being written, or the shards do not come to rest; \
+         try again"
+    )]
+    SnapshotStalled,
     /// A snapshot was not made, because some records cannot be read.
     #[error(
         "no snapshot is made: {unreadable} records of shard {shard} are lost or damaged, and would \

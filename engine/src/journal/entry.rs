@@ -10,7 +10,9 @@
 //! long begin: | id:64 | length:64 |             its pieces follow, in their order
 //! long piece: | id:64 | bytes |                 no key
 //! long put:   | id:64 | expiry:64, if it expires |
-//! delete, clear: nothing; a clear has no key
+//! mark:       | number:64 |                      no key
+//! long end:   | id:64 |                          no key
+//! delete, clear, end: nothing; the last two have no key
 //! ```
 //!
 //! No bytes panic: files are what others may have written.
@@ -47,6 +49,12 @@ pub(crate) enum EntryKind {
     LongPiece = 8,
     /// A key holds it.
     LongPut = 9,
+    /// All shards were at rest here, at one moment.
+    Mark = 10,
+    /// The step ends here.
+    End = 11,
+    /// A long value has ended.
+    LongEnd = 12,
 }
 
 impl EntryKind {
@@ -62,6 +70,9 @@ impl EntryKind {
             Self::LongBegin,
             Self::LongPiece,
             Self::LongPut,
+            Self::Mark,
+            Self::End,
+            Self::LongEnd,
         ];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -100,6 +111,13 @@ pub(crate) enum EntryBody<'a> {
     LongPut {
         id: u64,
         expiry_ms: Option<u64>,
+    },
+    Mark {
+        number: u64,
+    },
+    End,
+    LongEnd {
+        id: u64,
     },
 }
 
@@ -183,7 +201,14 @@ impl<'a> Entry<'a> {
             key: &bytes[ENTRY_HEAD_BYTES..body],
             body: &bytes[body..end],
         };
-        let is_keyless = matches!(kind, EntryKind::Clear | EntryKind::LongPiece);
+        let is_keyless = matches!(
+            kind,
+            EntryKind::Clear
+                | EntryKind::LongPiece
+                | EntryKind::LongEnd
+                | EntryKind::Mark
+                | EntryKind::End
+        );
         if is_keyless != entry.key.is_empty() {
             return Err(NoEntry);
         }
@@ -225,6 +250,13 @@ impl<'a> Entry<'a> {
                 length: word(body, 8)?,
             },
             EntryKind::LongBegin => return None,
+            EntryKind::Mark if body.len() == 8 => EntryBody::Mark {
+                number: word(body, 0)?,
+            },
+            EntryKind::Mark => return None,
+            EntryKind::End => body.is_empty().then_some(EntryBody::End)?,
+            EntryKind::LongEnd if body.len() == 8 => EntryBody::LongEnd { id: word(body, 0)? },
+            EntryKind::LongEnd => return None,
             EntryKind::LongPiece => EntryBody::LongPiece {
                 id: word(body, 0)?,
                 bytes: body.get(8..)?,

@@ -12,7 +12,7 @@
 //!
 //! - J1: the entries of one key are in the order of their versions.
 //! - J2: the entries of one step of a shard follow each other, and all but the last have the flag
-//!   [`MORE`]: a reader applies all of them or none.
+//!   `MORE`: a reader applies all of them or none.
 //! - J3: an entry says what is, not what was done: the whole value of a key, the bytes of a node.
 //!   Only a touch says what changes in a node, and it follows an entry with the node as it was.
 
@@ -20,12 +20,11 @@ mod entry;
 mod patch;
 mod restore;
 
-pub(crate) use self::entry::{Entry, EntryBody, EntryKind, MORE, NoEntry};
-pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, put_root};
+pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
+pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head};
 
 pub(crate) use self::restore::{
-    DUMPED_HEAD_BYTES, Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts,
-    restored,
+    Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts, restored,
 };
 use crate::message::operation::Version;
 
@@ -40,6 +39,8 @@ pub(crate) struct Journal {
     passed: usize,
     /// A step of several entries is under way; where its last entry begins.
     step: Option<Option<usize>>,
+    /// All entries belong to one step until it is ended; whether there is one.
+    span: Option<bool>,
     /// All bytes that were ever appended.
     appended: u64,
 }
@@ -55,6 +56,22 @@ impl Journal {
         self.step = None;
     }
 
+    /// Has all entries from now on belong to one step: those of a section.
+    pub(crate) fn begin_span(&mut self) {
+        self.span = Some(false);
+    }
+
+    /// Ends it, if one was begun; true if it was.
+    pub(crate) fn end_span(&mut self) -> bool {
+        let Some(has_any) = self.span.take() else {
+            return false;
+        };
+        if has_any {
+            self.append(EntryKind::End, &[], 0, |_| {});
+        }
+        true
+    }
+
     /// Appends an entry, whose body `fill` writes.
     pub(crate) fn append(
         &mut self,
@@ -64,12 +81,15 @@ impl Journal {
         fill: impl FnOnce(&mut Vec<u8>),
     ) {
         let start = self.bytes.len();
-        if let Some(last) = &mut self.step {
-            if let Some(last) = last.replace(start) {
-                Entry::mark_more(&mut self.bytes[last..]);
-            }
+        let last = self.step.as_mut().and_then(|last| last.replace(start));
+        if let Some(last) = last {
+            Entry::mark_more(&mut self.bytes[last..]);
         }
         Entry::append(&mut self.bytes, (kind, key, version), fill);
+        if let Some(has_any) = &mut self.span {
+            *has_any = true;
+            Entry::mark_more(&mut self.bytes[start..]);
+        }
         self.appended += (self.bytes.len() - start) as u64;
     }
 
@@ -132,7 +152,7 @@ mod tests {
         assert_eq!(journal.appended(), journal.waiting().len() as u64);
         let half = journal.waiting().len() / 2;
         journal.pass(half);
-        assert_eq!(journal.waiting().len() + half, journal.appended() as usize);
+        assert_eq!((journal.waiting().len() + half) as u64, journal.appended());
         journal.pass(journal.waiting().len());
         assert!(journal.waiting().is_empty() && !journal.is_full());
     }

@@ -1,7 +1,9 @@
 //! What a step changes of a tree: nodes as bytes, and touches of nodes.
 //!
 //! ```text
-//! tree step: | 1:8 | root:32 | height:8 | elements:64 | bytes:64 | patch | ..      or | 0:8 | patch | ..
+//! tree step: | 0:8 | patch | ..
+//!            | 1:8 | root:32 | height:8 | elements:64 | bytes:64 | patch | ..
+//!            | 2:8 | from:32 | patch | ..       a later page of a base: nodes from this one on
 //! patch:     | 1:8 | node:32 | bytes:32 | the node |
 //!            | 2:8 | node:32 |                                        the node is gone
 //!            | 3:8 | leaf:32 | entry:32 | touch:8 | branches:8 | branch.. | key:32 | value:32 | key | value |
@@ -63,11 +65,36 @@ fn put_word(into: &mut Vec<u8>, word: usize) {
     into.extend(u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Writes the start of a tree step: the root, if it is known.
-pub(crate) fn put_root(into: &mut Vec<u8>, root: Option<TreeRoot>) {
-    let Some(root) = root else {
-        into.push(0);
-        return;
+/// How a tree step begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StepHead {
+    /// The root is as it was.
+    Nodes,
+    /// The root that the step leaves.
+    Root(TreeRoot),
+    /// It is a later page of a base, and has the nodes from this number on.
+    Page(NodeNumber),
+}
+
+impl StepHead {
+    /// The root, if the step has it.
+    pub(crate) fn root(self) -> Option<TreeRoot> {
+        match self {
+            Self::Root(root) => Some(root),
+            Self::Nodes | Self::Page(_) => None,
+        }
+    }
+}
+
+/// Writes the start of a tree step.
+pub(crate) fn put_step_head(into: &mut Vec<u8>, head: StepHead) {
+    let root = match head {
+        StepHead::Nodes => return into.push(0),
+        StepHead::Root(root) => root,
+        StepHead::Page(from) => {
+            into.push(2);
+            return into.extend(from.to_le_bytes());
+        }
     };
     into.push(1);
     into.extend(root.node.to_le_bytes());
@@ -80,6 +107,25 @@ pub(crate) fn put_root(into: &mut Vec<u8>, root: Option<TreeRoot>) {
 pub(crate) struct PutPatch<'v>(pub(crate) &'v mut Vec<u8>);
 
 impl PutPatch<'_> {
+    /// A patch as it is.
+    pub(crate) fn patch(&mut self, patch: NodePatch<'_>) {
+        match patch {
+            NodePatch::Is { node, bytes } => self.is(node, bytes),
+            NodePatch::Gone { node } => self.gone(node),
+            NodePatch::Touch {
+                leaf,
+                entry,
+                touch,
+                branches,
+                key,
+                value,
+            } => {
+                let branches: Vec<_> = NodePatch::branches(branches).collect();
+                self.touch((leaf, entry, touch), branches.into_iter(), (key, value));
+            }
+        }
+    }
+
     /// A node has these bytes.
     pub(crate) fn is(&mut self, node: NodeNumber, bytes: &[u8]) {
         self.0.push(IS);
@@ -114,8 +160,7 @@ impl PutPatch<'_> {
         self.0.extend(leaf.to_le_bytes());
         put_word(self.0, entry);
         self.0.push(touch_code(touch));
-        self.0
-            .push(u8::try_from(branches.len()).unwrap_or(u8::MAX));
+        self.0.push(u8::try_from(branches.len()).unwrap_or(u8::MAX));
         for branch in branches {
             self.0.extend(branch.node.to_le_bytes());
             put_word(self.0, branch.entry);
@@ -140,20 +185,21 @@ pub(crate) struct Patches<'a> {
 }
 
 impl<'a> Patches<'a> {
-    /// The root that a step leaves, and its patches; `None` if the bytes are no step.
-    pub(crate) fn parse(step: &'a [u8]) -> Option<(Option<TreeRoot>, Self)> {
+    /// How a step begins, and its patches; `None` if the bytes are no step.
+    pub(crate) fn parse(step: &'a [u8]) -> Option<(StepHead, Self)> {
         let mut patches = Self { rest: step };
-        let root = match patches.byte()? {
-            0 => None,
-            1 => Some(TreeRoot {
+        let head = match patches.byte()? {
+            0 => StepHead::Nodes,
+            1 => StepHead::Root(TreeRoot {
                 node: patches.short()?,
                 height: patches.byte()?,
                 count: patches.word()?,
                 bytes: patches.word()?,
             }),
+            2 => StepHead::Page(patches.short()?),
             _ => return None,
         };
-        Some((root, patches))
+        Some((head, patches))
     }
 
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
@@ -248,50 +294,38 @@ mod tests {
             count: 9,
             bytes: 90,
         };
-        put_root(&mut step, Some(root));
+        put_step_head(&mut step, StepHead::Root(root));
         let mut put = PutPatch(&mut step);
         put.is(4, b"a node");
         put.gone(5);
         let branch = PatchBranch { node: 3, entry: 1 };
-        put.touch((6, 2, TreeTouch::Insert), [branch].into_iter(), (b"key", b"value"));
-        put.touch((6, 2, TreeTouch::Remove), [].into_iter(), (b"key", b"value"));
+        let branches = [branch].into_iter();
+        put.touch((6, 2, TreeTouch::Insert), branches, (b"key", b"value"));
+        put.touch((6, 2, TreeTouch::Remove), [].into_iter(), (&[], &[]));
+        let mut page = Vec::new();
+        put_step_head(&mut page, StepHead::Page(7));
         farcore_fuzz::Target::new("tree patches")
             .seed(&step)
+            .seed(&page)
             .seed([0])
             .run(|bytes| {
-                let Some((root, patches)) = Patches::parse(bytes) else {
+                let Some((head, patches)) = Patches::parse(bytes) else {
                     return;
                 };
                 let mut again = Vec::new();
-                put_root(&mut again, root);
+                put_step_head(&mut again, head);
                 for patch in patches {
-                    let mut put = PutPatch(&mut again);
-                    match patch {
-                        None => return,
-                        Some(NodePatch::Is { node, bytes }) => put.is(node, bytes),
-                        Some(NodePatch::Gone { node }) => put.gone(node),
-                        Some(NodePatch::Touch {
-                            leaf,
-                            entry,
-                            touch,
-                            branches,
-                            key,
-                            value,
-                        }) => {
-                            let branches: Vec<_> = NodePatch::branches(branches).collect();
-                            let at = (leaf, entry, touch);
-                            put.touch(at, branches.into_iter(), (key, value));
-                            // What it does not need is left out.
-                            let is_whole = match touch {
-                                TreeTouch::Insert => true,
-                                TreeTouch::Replace => key.is_empty(),
-                                TreeTouch::Remove => key.is_empty() && value.is_empty(),
-                            };
-                            if !is_whole {
-                                return;
-                            }
-                        }
+                    let Some(patch) = patch else { return };
+                    // What a touch does not need is left out.
+                    if let NodePatch::Touch {
+                        touch, key, value, ..
+                    } = patch
+                        && (touch != TreeTouch::Insert && !key.is_empty()
+                            || touch == TreeTouch::Remove && !value.is_empty())
+                    {
+                        return;
                     }
+                    PutPatch(&mut again).patch(patch);
                 }
                 assert_eq!(again, bytes);
             });

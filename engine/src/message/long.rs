@@ -8,6 +8,7 @@
 //! open:    key        | 1 or 2 to keep the value:8, or nothing |
 //!                                                   -> value  | length:64 | id:64 | piece bytes:64 |
 //!                                                             | pin:64, 0 if it is not kept |
+//!                                                             | expiry:64, 0 if it has none |
 //!                                                      mismatch if the key holds a value in a record
 //! release: id place   | pin:64 |                    -> deleted, or absent (an abort with a value)
 //! read:    id place   | offset:32 | bytes:32 |      -> a part of the piece; absent if it is gone
@@ -19,7 +20,7 @@
 use crate::message::operation::{OperationKind, RequestParts};
 
 /// Bytes of an answer to an open.
-pub(crate) const OPENED_BYTES: usize = 32;
+pub(crate) const OPENED_BYTES: usize = 40;
 /// The value of an open that keeps the long value.
 pub(crate) const KEEP: &[u8] = &[1];
 /// The value of an open that keeps the long value if few are kept.

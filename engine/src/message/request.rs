@@ -14,9 +14,9 @@ use std::slice;
 use crate::bytes::copy_to;
 use crate::constants::{KEY_BYTES_MAX, LINE_BYTES, SECTION_LANE, VALUE_BYTES_MAX};
 use crate::message::hash::IndexHash;
-use crate::tree::TreeOp;
 use crate::message::operation::{OperationKind, RequestParts, Version};
 use crate::message::outcome::Answer;
+use crate::tree::TreeOp;
 
 /// Where a request's answer goes: a lane of the shard, the client on it, and the request's flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

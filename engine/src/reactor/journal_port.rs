@@ -31,8 +31,14 @@ pub(crate) enum JournalCommand {
         file: Box<JournalFile>,
         sync: JournalSync,
     },
+    /// All shards are at rest: this is noted under a number, and made durable at once.
+    Mark { number: u64 },
     /// Changes are not kept from now on. The file is finished.
     End,
+    /// Changes are not kept from now on, and those that were are of no use.
+    GiveUp,
+    /// A base of this generation is durable: files before that have failed are not needed.
+    Settled { generation: u64 },
 }
 
 /// The port of a core's journal.
@@ -71,7 +77,8 @@ impl JournalPort {
 
     /// True if a command waits.
     pub(super) fn has_command(&self) -> bool {
-        !self.commands.is_empty()
+        // ORDERING: the core looks again in its next turn, and is woken after a command.
+        self.given.load(Ordering::Relaxed) != self.done.load(Ordering::Relaxed)
     }
 
     pub(super) fn take(&self) -> Option<JournalCommand> {

@@ -23,6 +23,10 @@ use crate::shard::{JournalStop, Shard};
 const SYNC_NS: u64 = 1_000_000_000;
 /// How long it waits if the core has nothing else to do.
 const IDLE_SYNC_NS: u64 = 20_000_000;
+/// Where answers wait for syncs: bytes, and time since the first of them, from which on a sync is
+/// begun though more is asked.
+const GROUP_BYTES: u64 = 512 << 10;
+const GROUP_NS: u64 = 500_000;
 /// How long a file that has failed rests.
 const RETRY_NS: u64 = 200_000_000;
 
@@ -63,6 +67,13 @@ pub(super) struct Journaling {
     drafts_from: u64,
     /// Answers are held.
     pub(super) holds: bool,
+    /// Since when they are.
+    held_ns: u64,
+    /// A sync is under way that answers wait for, and it is for this many bytes of the journal. No
+    /// request is served meanwhile: its answer would wait for the next sync.
+    syncing: Option<u64>,
+    /// The engine closes, and no job is left: the file is finished once all is in it.
+    is_last: bool,
 }
 
 impl Journaling {
@@ -80,13 +91,22 @@ impl Journaling {
             is_failing: false,
             drafts_from: 0,
             holds: false,
+            held_ns: 0,
+            syncing: None,
+            is_last: false,
         }
     }
 
     /// True if answers are held until what they may depend on is durable.
     #[inline]
     pub(super) fn gates(&self) -> bool {
-        self.file.is_some() && self.sync == JournalSync::Always
+        self.sync == JournalSync::Always && (self.file.is_some() || !self.closing.is_empty())
+    }
+
+    /// True while requests wait for the sync of those before.
+    #[inline]
+    pub(super) fn is_syncing(&self) -> bool {
+        self.syncing.is_some()
     }
 
     /// True if changes are kept, or a command waits.
@@ -95,14 +115,21 @@ impl Journaling {
         self.file.is_some() || self.port.has_command() || !self.closing.is_empty()
     }
 
+    /// Nothing follows: has the file finished once it has all.
+    pub(super) fn finish(&mut self) {
+        self.is_last = true;
+    }
+
     /// True if nothing is on its way.
     pub(super) fn is_settled(&self) -> bool {
-        let is_synced = |open: &OpenFile| open.synced() == self.passed;
-        !self.port.has_command()
+        let is_synced = |open: &OpenFile| open.synced() == self.passed && !self.is_last;
+        // A file that has failed is tried again when the core wakes, and given up when it ends.
+        let is_settled = !self.port.has_command()
             && self.next.is_none()
             && self.ended.is_none()
             && self.closing.is_empty()
-            && (self.is_failing || self.file.as_ref().is_none_or(is_synced))
+            && self.file.as_ref().is_none_or(is_synced);
+        is_settled || self.is_failing
     }
 
     /// Passes on what waits, and takes in what the disk has done. True if anything was.
@@ -110,9 +137,12 @@ impl Journaling {
         &mut self,
         shard: &mut Shard<E>,
         now_ns: u64,
-        is_idle: bool,
+        (is_idle, is_at_rest): (bool, bool),
     ) -> bool {
         let mut busy = false;
+        if !self.holds {
+            self.held_ns = now_ns;
+        }
         while self.ended.is_none()
             && self.next.is_none()
             && let Some(command) = self.port.take()
@@ -122,10 +152,15 @@ impl Journaling {
             busy = true;
         }
         busy |= self.pass(shard);
+        if self.is_last && is_idle && is_at_rest {
+            self.end_last(shard);
+        }
         busy |= self.poll(now_ns, is_idle);
         self.mind_failures(now_ns);
         let is_full = shard.journal().is_some_and(|journal| journal.is_full());
-        shard.stop_for_journal(match (self.is_failing, is_full) {
+        // What came after the end of the file would be lost.
+        let has_ended = self.is_last && self.file.is_none() && shard.journal().is_some();
+        shard.stop_for_journal(match (self.is_failing || has_ended, is_full) {
             (true, _) => JournalStop::Refuse,
             (false, true) => JournalStop::Wait,
             (false, false) => JournalStop::No,
@@ -136,6 +171,17 @@ impl Journaling {
         }
         self.note_progress(shard);
         busy
+    }
+
+    /// Finishes the last file, once all is in it and durable.
+    fn end_last<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
+        let journal = shard.journal();
+        let has_all = journal.is_none_or(|journal| journal.waiting().is_empty());
+        let is_synced = |open: &OpenFile| open.synced() == self.passed;
+        let is_ready = self.next.is_none() && self.ended.is_none() && has_all;
+        if is_ready && self.file.as_ref().is_some_and(is_synced) {
+            self.turn_over();
+        }
     }
 
     fn carry_out<E: Endpoint>(&mut self, shard: &mut Shard<E>, command: JournalCommand) {
@@ -165,7 +211,21 @@ impl Journaling {
                     self.next = Some(open);
                 }
             }
+            JournalCommand::Mark { number } => {
+                shard.mark_journal(number);
+                self.synced_ns = 0;
+            }
             JournalCommand::End => self.ended = shard.end_journal(),
+            JournalCommand::GiveUp => {
+                drop(shard.end_journal());
+                (self.file, self.next, self.ended) = (None, None, None);
+                self.closing.clear();
+            }
+            JournalCommand::Settled { generation } => {
+                // A base has what they lack.
+                self.closing
+                    .retain(|open| !open.file.needs_new_file() || open.generation >= generation);
+            }
         }
     }
 
@@ -191,6 +251,13 @@ impl Journaling {
                 }
                 break;
             }
+            if open.file.needs_new_file() && self.next.is_some() {
+                // Nothing more becomes durable here: the next generation's base has it.
+                let bytes = part.len();
+                journal.pass(bytes);
+                self.passed += bytes as u64;
+                continue;
+            }
             let taken = open.file.append(part);
             journal.pass(taken);
             self.passed += taken as u64;
@@ -198,7 +265,11 @@ impl Journaling {
                 break;
             }
         }
-        if self.ended.as_ref().is_some_and(|journal| journal.waiting().is_empty()) {
+        if self
+            .ended
+            .as_ref()
+            .is_some_and(|journal| journal.waiting().is_empty())
+        {
             self.ended = None;
             self.turn_over();
         }
@@ -216,24 +287,35 @@ impl Journaling {
 
     fn poll(&mut self, now_ns: u64, is_idle: bool) -> bool {
         let mut busy = false;
-        if let Some(open) = &mut self.file {
+        // What a file has comes before what the next one has: none has a hole before it.
+        let is_first = self.closing.iter().all(|open| open.file.needs_new_file());
+        if let Some(open) = self.file.as_mut().filter(|_| is_first) {
             let waits = open.synced() < self.passed;
             let age_ns = now_ns.saturating_sub(self.synced_ns);
             let is_due = match self.sync {
-                JournalSync::Always => true,
+                // One sync is for all that is asked meanwhile: it begins once nothing more comes.
+                JournalSync::Always => {
+                    let held_ns = now_ns.saturating_sub(self.held_ns);
+                    let bytes = self.passed - open.synced();
+                    let is_much = bytes >= GROUP_BYTES || held_ns >= GROUP_NS;
+                    self.syncing.is_none() && (is_idle || is_much)
+                }
                 JournalSync::EverySecond => age_ns >= SYNC_NS || is_idle && age_ns >= IDLE_SYNC_NS,
             };
             if waits && is_due {
                 open.file.sync();
                 self.synced_ns = now_ns;
+                if self.sync == JournalSync::Always {
+                    self.syncing = Some(self.passed);
+                }
             }
             busy |= open.file.poll() > 0;
         }
         let port = &self.port;
         self.closing.retain_mut(|open| {
             busy |= open.file.poll() > 0;
-            let is_over = open.file.is_finished() || open.file.needs_new_file();
-            if open.file.is_finished() {
+            let is_over = open.file.is_finished();
+            if is_over {
                 port.note_finished(open.generation);
             }
             !is_over
@@ -254,7 +336,7 @@ impl Journaling {
         }
         let is_lost = files().any(|open| open.file.needs_new_file());
         if !self.is_failing {
-            let error = files().find_map(|open| open.file.error().cloned());
+            let error = files().find_map(|open| open.file.error().copied());
             tracing::error!(
                 error = error.map(|error| error.to_string()),
                 "the journal cannot be written: changes are refused"
@@ -273,11 +355,18 @@ impl Journaling {
     }
 
     fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
-        let appended = shard.journal().map_or(self.passed, |journal| journal.appended());
+        let appended = shard
+            .journal()
+            .map_or(self.passed, |journal| journal.appended());
         let closing = self.closing.iter().map(OpenFile::synced);
         let synced = closing.chain(self.file.iter().map(OpenFile::synced)).min();
         let synced = synced.unwrap_or(appended);
         self.holds = self.gates() && synced < appended;
+        // While the disk fails requests are served: changes are refused, and all answers wait.
+        let is_over = self.syncing.is_some_and(|until| synced >= until);
+        if is_over || self.is_failing || !self.gates() {
+            self.syncing = None;
+        }
         self.port.note_progress(appended, synced);
     }
 }

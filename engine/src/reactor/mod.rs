@@ -416,6 +416,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.leaves_owed = owed;
     }
 
+    /// No job is left, and the engine closes: the journal ends with what it has.
+    pub(crate) fn finish_journal(&mut self) {
+        self.journaling.finish();
+    }
+
     /// From now on no answer waits for room at its lane, and no client gets the section.
     pub(crate) fn close(&mut self) {
         self.replies.close();
@@ -450,10 +455,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             prefetched += self.prefetch_requests(lane);
         }
         let mut busy = !alone && self.collect(polling, visit);
-        if self.sections.is_active() && !self.journaling.holds {
+        if self.sections.is_active() && !self.journaling.is_syncing() {
             busy |= self.serve_sections(None, polling, visit);
         }
-        let is_open = !self.sections.is_closed() && !self.journaling.holds;
+        let is_open = !self.sections.is_closed() && !self.journaling.is_syncing();
         if is_open {
             for lane in self.marked.take() {
                 busy |= self.serve_lane(lane);
@@ -487,7 +492,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         let mut replies = TurnSink::new(&mut self.replies, polling, visit);
         busy |= self.shard.advance(now_ns, &mut replies);
         if self.journaling.is_active() {
-            busy |= self.journaling.run(&mut self.shard, now_ns, !busy);
+            let is_at_rest = self.shard.is_quiet() && self.has_nothing_waiting();
+            let rests = (!busy, is_at_rest);
+            busy |= self.journaling.run(&mut self.shard, now_ns, rests);
+            self.replies.keeps_all = self.journaling.gates();
         }
         if !self.journaling.holds {
             self.replies.publish();
@@ -515,9 +523,19 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         client: u16,
         visit: &mut impl FnMut(u64, Answer<'_>),
     ) -> usize {
+        self.poll_gated((client, false), visit)
+    }
+
+    /// As [`Reactor::poll_for`]; an ungated client visits answers that are held for others.
+    #[inline]
+    pub(crate) fn poll_gated(
+        &mut self,
+        (client, is_ungated): (u16, bool),
+        visit: &mut impl FnMut(u64, Answer<'_>),
+    ) -> usize {
         let mut count = 0;
         let unfinished = Unfinished::begin();
-        if self.replies.has_kept(client) && !self.journaling.holds {
+        if self.replies.has_kept(client) && (is_ungated || !self.journaling.holds) {
             count += self.replies.visit_kept(client, visit);
         }
         // Where answers are held, they are kept.

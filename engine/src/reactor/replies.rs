@@ -59,6 +59,8 @@ pub(crate) struct Replies {
     /// The lane of the client that holds the shard's section, or held it last. It changes only
     /// while no request is parked.
     pub(crate) section_lane: u8,
+    /// Answers wait until they may leave, so values are kept however long they are.
+    pub(crate) keeps_all: bool,
     /// Samples the latency of requests of this core's clients.
     pub(crate) sampler: Sampler,
     metrics: Arc<CoreMetrics>,
@@ -79,6 +81,7 @@ impl Replies {
             touched: [0; 4],
             is_touched: false,
             section_lane: OWN_LANE,
+            keeps_all: false,
         }
     }
 
@@ -264,7 +267,7 @@ impl Replies {
         let answer = kind.answer(version, value, error);
         match self.inboxes.get_mut(usize::from(client)) {
             Some(Inbox::Open(answers, value_bytes_max)) => {
-                let kept = if value.len() > *value_bytes_max {
+                let kept = if value.len() > *value_bytes_max && !self.keeps_all {
                     OwnedAnswer::of(&Answer::Failed(&Error::LongValue {
                         bytes: value.len() as u64,
                         key: Arc::default(),

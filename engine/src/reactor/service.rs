@@ -172,6 +172,9 @@ async fn serve(
         if closing {
             reactor.borrow_mut().close();
         }
+        if over {
+            reactor.borrow_mut().finish_journal();
+        }
         let started = start_jobs(&reactor, &core_shared, &queues);
         let turns = reactor.borrow().turns();
         let mut busy = started;

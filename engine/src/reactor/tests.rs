@@ -89,7 +89,7 @@ fn with_lanes(
         evicts: false,
         forgets_lost: false,
         key_hasher: KeyHasher::new(move |key| hasher.hash(key).index),
-            loads: false,
+        loads: false,
     });
     Reactor::new(ReactorOptions {
         shard: shard.unwrap(),

@@ -406,7 +406,8 @@ impl<E: Endpoint> Shard<E> {
     /// known for the client before is forgotten. Other lanes keep what they know and what is kept
     /// for them, though they are not served meanwhile: under sections that follow each other, what
     /// needs much would never get it.
-    pub(crate) fn change_section(&mut self) {
+    pub(crate) fn change_section(&mut self, is_held: bool) {
+        self.note_section(is_held);
         let lane = ReplyTo::new(SECTION_LANE);
         self.flights.visit(lane);
         self.facts.end(lane);

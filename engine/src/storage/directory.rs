@@ -60,6 +60,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Whether nothing was stored.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn is_new(&self) -> bool {
         self.manifest.is_none() && self.files == Files::default()
     }
@@ -99,10 +100,14 @@ impl Directory {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |call| move |error| StorageError::io(path, call, &error);
         if !path.is_dir() {
+            let missing = path.ancestors().take_while(|path| !path.exists());
+            let missing: Vec<_> = missing.collect();
             let mut builder = DirBuilder::new();
             let made = builder.recursive(true).mode(0o700).create(path);
             made.map_err(failed("mkdir"))?;
-            sync(path.parent().unwrap_or(path))?;
+            for parent in missing.into_iter().filter_map(Path::parent) {
+                sync(parent)?;
+            }
         }
         let path = path.canonicalize().map_err(failed("realpath"))?;
         let name = path.join(LOCK);
@@ -133,6 +138,7 @@ impl Directory {
     }
 
     /// Where it is.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

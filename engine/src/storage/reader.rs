@@ -104,6 +104,7 @@ impl FileReader {
     }
 
     /// Bytes that the file has.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn file_bytes(&self) -> u64 {
         self.length
     }

@@ -146,6 +146,7 @@ impl<D: Disk> FileWriter<D> {
     }
 
     /// Has what was appended written, though its block is not full.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn flush(&mut self) {
         self.blocks.flush();
     }
@@ -170,12 +171,14 @@ impl<D: Disk> FileWriter<D> {
         let mut count = 0;
         loop {
             self.blocks.end();
-            let submitted = self.submit();
+            // Again after completions only if they have made another request due.
+            if self.submit() == 0 && count > 0 {
+                return count;
+            }
             let blocks = &mut self.blocks;
             let completed = self.disk.poll(&mut |done| blocks.complete(done));
             count += completed;
-            // A completion may have made another request due.
-            if completed == 0 || (submitted == 0 && count > completed) {
+            if completed == 0 {
                 return count;
             }
         }
@@ -211,6 +214,7 @@ impl<D: Disk> FileWriter<D> {
     }
 
     /// Whether polls have nothing to do: nothing is due, under way or to be synced.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn is_idle(&self) -> bool {
         self.blocks.is_idle()
     }
@@ -249,6 +253,7 @@ impl<D: Disk> FileWriter<D> {
     }
 
     /// The disk.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn disk_mut(&mut self) -> &mut D {
         &mut self.disk
     }
@@ -449,6 +454,7 @@ impl Blocks {
         }
     }
 
+    #[cfg(any(test, feature = "simulation"))]
     fn is_idle(&self) -> bool {
         let has_goal = self.goal > self.durable.blocks || (self.ending && !self.ended);
         let is_under_way = self.syncing.is_some() || self.under_way.iter().any(Option::is_some);

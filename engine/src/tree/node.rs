@@ -40,6 +40,8 @@ const LIST_PLACE_BYTES: usize = 2;
 const MAP_PLACE_BYTES: usize = 6;
 const LIST_BRANCH_PLACE_BYTES: usize = 12;
 const MAP_BRANCH_PLACE_BYTES: usize = 16;
+/// The most that a count of six bytes says.
+const COUNT_MOST: u64 = (1 << 48) - 1;
 /// The greatest number of elements below a child.
 const COUNT_MAX: u64 = (1 << 48) - 1;
 const KIND: u8 = 4;
@@ -318,6 +320,25 @@ impl<'a> TreeNode<'a> {
             node: u32::from_le_bytes(*place.first_chunk()?),
             count: u64::from_le_bytes(count),
         })
+    }
+
+    /// The elements below each child of a branch, from one entry to before another.
+    #[inline]
+    pub(crate) fn counts(
+        self,
+        entries: std::ops::Range<usize>,
+    ) -> Option<impl DoubleEndedIterator<Item = u64> + 'a> {
+        if self.is_leaf() || entries.end > self.entries {
+            return None;
+        }
+        let bytes = self.place_bytes();
+        let place = |entry: usize| HEADER_BYTES + entry * bytes;
+        let places = self.bytes.get(place(entries.start)..place(entries.end))?;
+        Some(places.chunks_exact(bytes).map(|place| {
+            // Behind the six bytes of the count there are two of another number.
+            let count = place.get(4..).and_then(|count| count.first_chunk());
+            count.map_or(0, |count| u64::from_le_bytes(*count) & COUNT_MOST)
+        }))
     }
 
     /// The separator of a child; empty if it has none.

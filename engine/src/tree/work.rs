@@ -639,7 +639,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 Sought::Key(key) => view.child_of(key).ok_or(damaged)?,
                 Sought::RankOf(key) => {
                     let entry = view.child_of(key).ok_or(damaged)?;
-                    before = count_to(view, entry, before).ok_or(damaged)?;
+                    before = count_to(view, entry, (before, count)).ok_or(damaged)?;
                     entry
                 }
                 Sought::Rank(_) | Sought::Gap(_) => {
@@ -1001,10 +1001,11 @@ fn child_at(
         _ => rank,
     };
     let ends = before.checked_add(count)?;
+    let counts = branch.counts(0..branch.len())?;
     if wanted < before.checked_add(count / 2)? {
         let mut start = before;
-        for entry in 0..branch.len() {
-            let end = branch.child(entry)?.count.checked_add(start)?;
+        for (entry, count) in counts.enumerate() {
+            let end = count.checked_add(start)?;
             if wanted < end {
                 return Some((entry, start));
             }
@@ -1013,8 +1014,8 @@ fn child_at(
         return None;
     }
     let mut end = ends;
-    for entry in (0..branch.len()).rev() {
-        let start = end.checked_sub(branch.child(entry)?.count)?;
+    for (entry, count) in (0..branch.len()).rev().zip(counts.rev()) {
+        let start = end.checked_sub(count)?;
         if wanted >= start {
             return (wanted < end && start >= before).then_some((entry, start));
         }
@@ -1023,9 +1024,13 @@ fn child_at(
     None
 }
 
-/// Elements below the children before an entry, and some more.
-fn count_to(branch: TreeNode<'_>, entry: usize, before: u64) -> Option<u64> {
-    (0..entry).try_fold(before, |sum, passed| {
-        sum.checked_add(branch.child(passed)?.count)
-    })
+/// Elements before a child of a branch, which begins after some elements and has `count` below. The
+/// children are counted from the nearer end.
+fn count_to(branch: TreeNode<'_>, entry: usize, (before, count): (u64, u64)) -> Option<u64> {
+    // No sum of so few counts is too great.
+    if entry <= branch.len() / 2 {
+        return before.checked_add(branch.counts(0..entry)?.sum());
+    }
+    let behind = branch.counts(entry..branch.len())?.sum();
+    count.checked_sub(behind)?.checked_add(before)
 }

@@ -78,8 +78,14 @@ fn collection(handle: &mut farcore::Handle, key: &[u8]) -> Content {
         let page = tree.range_by_rank(elements.len() as u64, u64::MAX, false, u32::MAX);
         let page = page.wait().expect("it can be read");
         let before = elements.len();
-        elements.extend(page.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
-        assert!(elements.len() > before, "it has as many elements as it says");
+        elements.extend(
+            page.iter()
+                .map(|(key, value)| (key.to_vec(), value.to_vec())),
+        );
+        assert!(
+            elements.len() > before,
+            "it has as many elements as it says"
+        );
     }
     Content::Elements(elements)
 }

@@ -18,6 +18,7 @@ fn config(dir: &Path, cores: usize, log: LogPolicy) -> Config {
         far_bytes: 128 << 20,
         page_bytes: Some(64 << 10),
         keys_expected: 10_000,
+        hash_tags: true,
         prefault: false,
         data_dir: Some(dir.to_owned()),
         log,

@@ -12,14 +12,16 @@ fn reopen(seed: u64, snapshots: bool, log: LogPolicy) {
     let mut before = contents::Contents::new();
     for round in 0..4 {
         let cores = 1 + usize::from(round % 2 == 1);
-        let mut config = config(dir.path(), cores, log);
-        config.hash_tags = true;
-        let engine = Engine::open(config).expect("it opens");
+        let engine = Engine::open(config(dir.path(), cores, log)).expect("it opens");
         let found = contents::of(&engine);
         assert_eq!(found.len(), before.len(), "round {round}, seed {seed}");
         for (key, held) in &before {
             let name = String::from_utf8_lossy(key);
-            assert_eq!(found.get(key), Some(held), "{name}, round {round}, seed {seed}");
+            assert_eq!(
+                found.get(key),
+                Some(held),
+                "{name}, round {round}, seed {seed}"
+            );
         }
         let mut handle = engine.handle().expect("a handle is free");
         steps(&mut handle, &mut random, 1500);
@@ -33,6 +35,9 @@ fn reopen(seed: u64, snapshots: bool, log: LogPolicy) {
                 });
                 while !done.load(std::sync::atomic::Ordering::Acquire) {
                     steps(&mut handle, &mut random, 20);
+                    if random.below(100) == 0 {
+                        handle.clear().expect("it can be cleared");
+                    }
                 }
                 let made = snapshot.join().expect("it does not panic");
                 let made = made.expect("a snapshot is made");
@@ -67,7 +72,7 @@ fn a_log_of_which_all_answers_wait_brings_everything_back() {
 
 #[test]
 fn snapshots_amid_the_work_and_logs_bring_everything_back() {
-    for seed in 3..6 {
+    for seed in 3..9 {
         reopen(seed, true, LogPolicy::EverySecond);
     }
 }

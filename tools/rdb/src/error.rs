@@ -61,6 +61,9 @@ pub enum Problem {
     /// The entries of a stream do not add up, or are not in order.
     #[error("the entries of a stream are not well formed")]
     Stream,
+    /// An entry of a stream has more fields than are allowed.
+    #[error("an entry of a stream has {0} fields, which are too many")]
+    Fields(u64),
     /// The groups of a stream do not add up, or are not in order.
     #[error("the groups of a stream are not well formed")]
     Group,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::event::{Event, Step};
+use crate::event::{Event, Job, Step};
 
 /// An interpreter that there is not.
 #[derive(Debug)]
@@ -19,6 +19,11 @@ impl Interpreter {
 
     /// Goes on with a step until the next event.
     pub fn resume(&mut self, _: Step) -> Event {
+        match *self {}
+    }
+
+    /// Takes the job that has ended.
+    pub fn take_job(&mut self) -> Option<Box<Job>> {
         match *self {}
     }
 

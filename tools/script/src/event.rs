@@ -9,10 +9,12 @@ use crate::script::Script;
 pub struct Job {
     /// The script.
     pub script: Arc<Script>,
-    /// Its keys.
-    pub keys: Vec<Vec<u8>>,
-    /// Its other arguments.
-    pub arguments: Vec<Vec<u8>>,
+    /// Its keys, and its other arguments behind them.
+    pub words: Words,
+    /// How many keys there are.
+    pub keys: usize,
+    /// A buffer that its commands and its reply may use.
+    pub buffer: Vec<u8>,
     /// The client speaks RESP3.
     pub is_resp3: bool,
     /// Bytes that the state of Lua may take.
@@ -21,6 +23,62 @@ pub struct Job {
     pub slice: usize,
     /// It is compiled, and not run.
     pub only_compiles: bool,
+}
+
+/// Texts in one buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Words {
+    /// Forgets all; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Memory that they take.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// Makes room for this many more, which have these bytes together.
+    pub fn reserve(&mut self, count: usize, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+        self.ends.reserve_exact(count);
+    }
+
+    /// Adds a text.
+    pub fn push(&mut self, word: &[u8]) {
+        self.bytes.extend_from_slice(word);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let word = self.bytes.get(start..end).unwrap_or_default();
+            start = end;
+            word
+        })
+    }
 }
 
 /// How an interpreter goes on.
@@ -43,8 +101,8 @@ pub enum Event {
     Idle,
     /// The script calls a command, whose reply is to be of RESP3 or not.
     Call {
-        /// The command's name and arguments.
-        words: Vec<Vec<u8>>,
+        /// The command's name and arguments, as a client would send them.
+        command: Vec<u8>,
         /// The reply is of RESP3.
         is_resp3: bool,
     },

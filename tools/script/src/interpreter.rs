@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -12,7 +13,7 @@ use mlua::{Function, Lua, LuaString, Value};
 use crate::event::{Event, Job, Step};
 use crate::library::{self, Library};
 use crate::replies;
-use crate::script::SCRIPT_BYTES_MAX;
+use crate::script::{SCRIPT_BYTES_MAX, Script};
 use crate::switch::Switch;
 
 /// Bytes of a stack; the system gives memory for what of it is used. Lua nests 200 calls of its
@@ -83,6 +84,11 @@ impl Interpreter {
         }
     }
 
+    /// Takes the job that has ended: its buffers may be used again.
+    pub fn take_job(&mut self) -> Option<Box<Job>> {
+        self.switch.ended_job.take()
+    }
+
     /// Bytes that its state of Lua takes.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
@@ -102,7 +108,7 @@ impl Interpreter {
 impl Drop for Interpreter {
     fn drop(&mut self) {
         // A stack that is in the middle of C code cannot be unwound: the script ends first.
-        while !self.is_idle {
+        while !self.is_idle && !self.stack.done() {
             self.resume(Step::End("ERR the server ends the script".to_owned()));
         }
         // An idle one ends.
@@ -114,34 +120,70 @@ impl Drop for Interpreter {
 
 /// Runs scripts as they come; ends with any other step.
 fn serve(lua: &Lua, library: &Library, switch: &Switch, mut step: Step) {
-    let mut compiled = HashMap::new();
-    while let Step::Run(job) = step {
-        let event = run(lua, library, switch, &mut compiled, &job);
-        if compiled.len() >= COMPILED_MAX {
-            compiled.clear();
+    let mut compiled = Compiled::default();
+    while let Step::Run(mut job) = step {
+        if job.buffer.capacity() > 0 {
+            switch.reply.replace(std::mem::take(&mut job.buffer));
         }
-        drop(job);
-        // Else it would show the next script what this one did.
-        switch.is_clean.set(library.is_clean());
+        let event = run(lua, library, switch, &mut compiled, &job);
+        switch.ended_job.replace(Some(job));
+        if switch.is_suspect.get() {
+            // Else it would show the next script what this one did.
+            switch.is_clean.set(library.is_clean());
+        }
+        // The look itself fails in one that was ended.
+        debug_assert!(
+            !switch.is_clean.get() || switch.is_ended() || library.is_clean(),
+            "nothing else changes what others see"
+        );
         step = switch.suspend(event);
     }
 }
 
+/// The functions of scripts that were compiled.
+#[derive(Default)]
+struct Compiled {
+    by_sha: HashMap<String, Function>,
+    /// The last one: most scripts are followed by themselves.
+    last: Option<(Arc<Script>, Function)>,
+}
+
+impl Compiled {
+    /// The function of a script, which is compiled unless it was.
+    ///
+    /// # Errors
+    /// It is no Lua: the text of the error.
+    fn function(
+        &mut self,
+        lua: &Lua,
+        library: &Library,
+        script: &Arc<Script>,
+    ) -> Result<&Function, String> {
+        if !(self.last.as_ref()).is_some_and(|(last, _)| Arc::ptr_eq(last, script)) {
+            let function = if let Some(function) = self.by_sha.get(&script.sha) {
+                function.clone()
+            } else {
+                let function = compile(lua, library, script.code())?;
+                if self.by_sha.len() >= COMPILED_MAX {
+                    self.by_sha.clear();
+                }
+                self.by_sha.insert(script.sha.clone(), function.clone());
+                function
+            };
+            self.last = Some((Arc::clone(script), function));
+        }
+        let last = self.last.as_ref().map(|(_, function)| function);
+        last.ok_or_else(String::new)
+    }
+}
+
 /// Runs a script.
-fn run(
-    lua: &Lua,
-    library: &Library,
-    switch: &Switch,
-    compiled: &mut HashMap<String, Function>,
-    job: &Job,
-) -> Event {
+fn run(lua: &Lua, library: &Library, switch: &Switch, compiled: &mut Compiled, job: &Job) -> Event {
     switch.begin(job.slice, job.memory_bytes);
     let limit = job.memory_bytes.max(lua.used_memory() + (64 << 10));
     // Those of the interpreter itself know a limit.
     let _ = lua.set_memory_limit(limit);
-    lua.gc_restart();
-    let known = compiled.get(&job.script.sha).cloned();
-    let function = match known.map_or_else(|| compile(lua, library, job.script.code()), Ok) {
+    let function = match compiled.function(lua, library, &job.script) {
         Ok(function) => function,
         Err(text) => {
             let text = format!("ERR Error compiling script (new function): {text}");
@@ -152,9 +194,6 @@ fn run(
             };
         }
     };
-    if !compiled.contains_key(&job.script.sha) {
-        compiled.insert(job.script.sha.clone(), function.clone());
-    }
     if job.only_compiles {
         return Event::Ended {
             reply: replies::bulk(job.script.sha.as_bytes()),
@@ -162,7 +201,7 @@ fn run(
             is_counted: false,
         };
     }
-    let (reply, is_counted) = match library.call(lua, switch, &function, job) {
+    let (reply, is_counted) = match library.call(switch, function, job) {
         Ok(replied) => replied,
         Err(error) => {
             let reason = switch.ended();
@@ -174,7 +213,6 @@ fn run(
             (replies::error(&text), false)
         }
     };
-    library.forget();
     // A limit would fail what ends the state.
     let _ = lua.set_memory_limit(0);
     Event::Ended {

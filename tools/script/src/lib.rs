@@ -17,6 +17,8 @@
 mod absent;
 #[cfg(feature = "lua")]
 mod bits;
+#[cfg(feature = "lua")]
+mod calls;
 mod event;
 #[cfg(feature = "lua")]
 mod interpreter;
@@ -45,7 +47,7 @@ mod switch;
 
 #[cfg(not(feature = "lua"))]
 pub use self::absent::Interpreter;
-pub use self::event::{Event, Job, Step};
+pub use self::event::{Event, Job, Step, Words};
 #[cfg(feature = "lua")]
 pub use self::interpreter::Interpreter;
 pub use self::keys::CalledCommand;

@@ -9,13 +9,14 @@ use mlua::{
     VmState,
 };
 
+use crate::calls::{Calls, Running, calls, runner};
 use crate::event::{Event, Job, Step};
 use crate::interpreter::{compile_text, out_of_memory};
 use crate::json::{Decoder, Encoder, Failure, Settings, SharedSettings};
 use crate::message_pack::{Unpacker, pack};
 use crate::numbers::general;
 use crate::patterns::{Capture, Matcher};
-use crate::replies::{Protocols, Reply, read};
+use crate::replies::{Protocols, read};
 use crate::script::sha_of;
 use crate::shim::{bounded, protected_calls, shim};
 use crate::switch::Switch;
@@ -42,10 +43,13 @@ pub(crate) fn state() -> Result<Lua, String> {
 #[derive(Debug)]
 pub(crate) struct Library {
     environment: Table,
+    /// Runs a script (`calls.rs`).
     run: Function,
     forget: Function,
     is_clean: Function,
     settings: Rc<SharedSettings>,
+    /// The script before may have left something.
+    has_left: Cell<bool>,
 }
 
 impl Library {
@@ -70,10 +74,15 @@ impl Library {
         })?;
         Ok(Self {
             environment: made.raw_get("environment")?,
-            run: made.raw_get("run")?,
+            run: runner(
+                lua,
+                switch,
+                (&made.raw_get("globals")?, &made.raw_get("handler")?),
+            )?,
             forget: made.raw_get("forget")?,
             is_clean: made.raw_get("is_clean")?,
             settings,
+            has_left: Cell::new(false),
         })
     }
 
@@ -82,9 +91,8 @@ impl Library {
         self.environment.clone()
     }
 
-    /// Forgets what the script before had.
-    pub(crate) fn forget(&self) {
-        self.settings.set(Settings::default());
+    /// Forgets what the script before has left.
+    fn forget(&self) {
         let _ = self.forget.call::<()>(());
     }
 
@@ -97,20 +105,23 @@ impl Library {
     /// counted there.
     pub(crate) fn call(
         &self,
-        lua: &Lua,
         switch: &Switch,
         script: &Function,
         job: &Job,
     ) -> mlua::Result<(Vec<u8>, bool)> {
-        let strings = |all: &[Vec<u8>]| {
-            let table = lua.create_table_with_capacity(all.len(), 0)?;
-            for (place, one) in all.iter().enumerate() {
-                table.raw_set(place + 1, lua.create_string(one)?)?;
-            }
-            Ok::<_, mlua::Error>(table)
+        if self.has_left.replace(false) {
+            self.forget();
+        }
+        let running = Running::begin(switch, job);
+        let ended = self.run.call::<(Option<bool>, Value)>(script);
+        drop(running);
+        self.settings.set(Settings::default());
+        // Nothing of Lua runs in one that was ended, so the next one forgets it.
+        self.has_left.set(!matches!(ended, Ok((None, _))));
+        let (ok, value) = match ended? {
+            (None, _) => return Ok((switch.made.take(), false)),
+            (Some(ok), value) => (ok, value),
         };
-        let (keys, arguments) = (strings(&job.keys)?, strings(&job.arguments)?);
-        let (ok, value): (bool, Value) = self.run.call((script, keys, arguments))?;
         let mut reply = Vec::new();
         let is_counted = is_counted(&value)?;
         if ok {
@@ -194,7 +205,7 @@ fn checked<T: mlua::IntoLuaMulti>(
     }
 }
 
-/// A word of a command; `None` of what is none.
+/// The text of a value; `None` of what has none.
 fn word(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
@@ -207,24 +218,24 @@ fn word(value: &Value) -> Option<Vec<u8>> {
 /// Functions about commands and about the run of a script.
 fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     let out = Rc::clone(switch);
-    let call = lua.create_function(move |lua, values: Variadic<Value>| {
-        let (value, is_sent) = match call(lua, &out, &values)? {
-            Ok(value) => return Ok((true, value, true)),
-            Err(Refused::Unsent(text)) => (text.to_owned(), false),
-            Err(Refused::Sent(text)) => (text, true),
-        };
-        Ok((false, Value::String(lua.create_string(value)?), is_sent))
+    let read = lua.create_function(move |lua, ()| {
+        let reply = out.reply.take();
+        read(lua, &out, &reply)
     })?;
+    let Calls { call, pcall } = calls(lua, switch, &read)?;
     host.raw_set("call", call)?;
+    host.raw_set("pcall_command", pcall)?;
     let out = Rc::clone(switch);
     host.raw_set(
         "is_ended",
-        lua.create_function(move |_, ()| Ok(out.ended().is_some()))?,
+        lua.create_function(move |_, ()| Ok(out.is_ended()))?,
     )?;
     let out = Rc::clone(switch);
     let log = lua.create_function(move |_, (level, text): (f64, LuaString)| {
         let level = crate::numbers::integer(level);
-        resumed(&out, Event::Log(level, text.as_bytes().to_vec()));
+        if let Step::End(reason) = out.suspend(Event::Log(level, text.as_bytes().to_vec())) {
+            out.end(reason);
+        }
         Ok(())
     })?;
     host.raw_set("log", log)?;
@@ -237,13 +248,12 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     let out = Rc::clone(switch);
     host.raw_set(
         "random",
-        lua.create_function(move |_, ()| Ok(out.random.next()))?,
+        lua.create_function(move |_, ()| Ok(out.random()))?,
     )?;
     let out = Rc::clone(switch);
     let seed = lua.create_function(move |_, seed: f64| {
         let low = crate::numbers::integer(seed).to_le_bytes();
-        out.random
-            .seed(i32::from_le_bytes([low[0], low[1], low[2], low[3]]));
+        out.seed(i32::from_le_bytes([low[0], low[1], low[2], low[3]]));
         Ok(())
     })?;
     host.raw_set("seed", seed)?;
@@ -253,7 +263,7 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
         out.work(work).map_err(mlua::Error::RuntimeError)
     })?;
     host.raw_set("work", work)?;
-    add_shims(lua, host)?;
+    add_shims(lua, host, switch)?;
     host.raw_set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let out = Rc::clone(switch);
     let compile =
@@ -278,71 +288,17 @@ fn add_calls(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
 }
 
 /// Functions of C, and about them.
-fn add_shims(lua: &Lua, host: &Table) -> mlua::Result<()> {
+fn add_shims(lua: &Lua, host: &Table, switch: &Rc<Switch>) -> mlua::Result<()> {
     let (pcall, xpcall) = protected_calls(lua)?;
     host.raw_set("pcall", pcall)?;
     host.raw_set("xpcall", xpcall)?;
     host.raw_set("shim", lua.create_function(shim)?)?;
-    host.raw_set("bounded", lua.create_function(bounded)?)?;
+    let out = Rc::clone(switch);
+    let bounded = lua.create_function(move |lua, of| bounded(lua, &out, of))?;
+    host.raw_set("bounded", bounded)?;
     let is_of_c = lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?;
     host.raw_set("is_of_c", is_of_c)?;
     Ok(())
-}
-
-/// Comes back with an event, and notes the end if that is what follows.
-fn resumed(switch: &Switch, event: Event) -> Option<Vec<u8>> {
-    match switch.suspend(event) {
-        Step::Reply(bytes) => Some(bytes),
-        Step::End(reason) => {
-            switch.end(reason);
-            None
-        }
-        Step::Run(_) | Step::GoOn => None,
-    }
-}
-
-/// Why a command that a script calls has no value.
-enum Refused {
-    /// It was not sent.
-    Unsent(&'static str),
-    /// Its reply is an error.
-    Sent(String),
-}
-
-/// Calls a command.
-fn call(lua: &Lua, switch: &Switch, values: &[Value]) -> mlua::Result<Result<Value, Refused>> {
-    if let Some(reason) = switch.ended() {
-        return Ok(Err(Refused::Sent(reason)));
-    }
-    if values.is_empty() {
-        let text = "ERR Please specify at least one argument for this redis lib call";
-        return Ok(Err(Refused::Unsent(text)));
-    }
-    let bytes = values.iter().map(|value| match value {
-        Value::String(text) => text.as_bytes().len(),
-        _ => 0,
-    });
-    if !switch.may_make(bytes.sum()) {
-        return Ok(Err(Refused::Unsent("ERR the command is too long")));
-    }
-    let words: Option<Vec<_>> = values.iter().map(word).collect();
-    let Some(words) = words else {
-        let text = "ERR Lua redis lib command arguments must be strings or integers";
-        return Ok(Err(Refused::Unsent(text)));
-    };
-    let is_resp3 = switch.protocol.get() == 3;
-    let Some(reply) = resumed(switch, Event::Call { words, is_resp3 }) else {
-        let reason = switch.ended();
-        let reason = reason.unwrap_or_else(|| "ERR no reply".to_owned());
-        return Ok(Err(Refused::Sent(reason)));
-    };
-    Ok(match read(lua, switch, &reply)? {
-        Reply::Value(value) => Ok(value),
-        Reply::Error(text) => {
-            let text = String::from_utf8_lossy(&text).into_owned();
-            Err(Refused::Sent(text))
-        }
-    })
 }
 
 /// The line of a script that runs: its source and number.

@@ -248,20 +248,9 @@ math.randomseed = function(seed) host.seed(seed) end
 
 local function refuse(text) error({ err = "ERR " .. text }) end
 
--- An error of a command was counted when the command replied it.
-local function returned(ok, value, is_sent)
-  if ok then return value end
-  error({ err = value, ignore_error_stats_update = is_sent or nil })
-end
-
-local function returned_error(ok, value, is_sent)
-  if ok then return value end
-  return { err = value, ignore_error_stats_update = is_sent or nil }
-end
-
 local redis = {
-  call = function(...) return returned(host.call(...)) end,
-  pcall = function(...) return returned_error(host.call(...)) end,
+  call = host.call,
+  pcall = host.pcall_command,
   error_reply = function(...)
     local text = ...
     if select("#", ...) ~= 1 or type(text) ~= "string" then
@@ -394,13 +383,11 @@ end
 
 return {
   environment = environment,
-  run = function(script, keys, arguments)
-    depth = 0
-    rawset(globals, "KEYS", keys)
-    rawset(globals, "ARGV", arguments)
-    return xpcall(script, handler)
-  end,
+  globals = globals,
+  handler = handler,
+  -- What a script has left that failed.
   forget = function()
+    depth = 0
     rawset(globals, "KEYS", nil)
     rawset(globals, "ARGV", nil)
   end,

@@ -44,14 +44,33 @@ fn write_line(reply: &mut Vec<u8>, text: &[u8]) {
     reply.extend_from_slice(b"\r\n");
 }
 
-fn write_number(reply: &mut Vec<u8>, kind: u8, number: impl std::fmt::Display) {
-    use std::io::Write as _;
-    reply.push(kind);
-    let _ = write!(reply, "{number}\r\n");
+/// Writes the head of something with a length.
+pub(crate) fn write_head(reply: &mut Vec<u8>, kind: u8, length: usize) {
+    write_number(reply, kind, i64::try_from(length).unwrap_or(i64::MAX));
 }
 
-fn write_bulk(reply: &mut Vec<u8>, bytes: &[u8]) {
-    write_number(reply, b'$', bytes.len());
+pub(crate) fn write_number(reply: &mut Vec<u8>, kind: u8, number: i64) {
+    /// Digits of the longest number.
+    const DIGITS: usize = 20;
+    let (mut digits, mut at, mut left) = ([0; DIGITS], DIGITS, number.unsigned_abs());
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10).to_le_bytes()[0];
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    reply.push(kind);
+    if number < 0 {
+        reply.push(b'-');
+    }
+    reply.extend_from_slice(&digits[at..]);
+    reply.extend_from_slice(b"\r\n");
+}
+
+pub(crate) fn write_bulk(reply: &mut Vec<u8>, bytes: &[u8]) {
+    write_head(reply, b'$', bytes.len());
     reply.extend_from_slice(bytes);
     reply.extend_from_slice(b"\r\n");
 }
@@ -102,7 +121,7 @@ impl Protocols<'_> {
         })?;
         match value {
             Value::String(text) => write_bulk(reply, &text.as_bytes()),
-            Value::Integer(number) => write_number(reply, b':', number),
+            Value::Integer(number) => write_number(reply, b':', *number),
             Value::Number(number) => write_number(reply, b':', integer(*number)),
             Value::Boolean(value) if self.script_is_resp3 => self.write_bool(reply, *value),
             Value::Boolean(true) => write_number(reply, b':', 1),
@@ -159,7 +178,7 @@ impl Protocols<'_> {
             count += 1;
             self::count(self.switch, count)?;
         }
-        write_number(reply, b'*', count);
+        write_head(reply, b'*', count);
         reply.append(&mut elements);
         Ok(())
     }
@@ -191,7 +210,7 @@ impl Protocols<'_> {
         for (letter, given) in kind.iter_mut().zip(format) {
             *letter = *given;
         }
-        write_number(reply, b'=', text.len() + 4);
+        write_head(reply, b'=', text.len() + 4);
         reply.extend_from_slice(&kind);
         reply.push(b':');
         reply.extend_from_slice(text);
@@ -207,9 +226,9 @@ impl Protocols<'_> {
             self::count(self.switch, count)
         })?;
         if self.is_resp3 {
-            write_number(reply, b'%', count);
+            write_head(reply, b'%', count);
         } else {
-            write_number(reply, b'*', 2 * count);
+            write_head(reply, b'*', 2 * count);
         }
         reply.append(&mut pairs);
         Ok(())
@@ -222,7 +241,7 @@ impl Protocols<'_> {
             self::count(self.switch, count)?;
             self.write_within(&mut keys, &key, depth)
         })?;
-        write_number(reply, if self.is_resp3 { b'~' } else { b'*' }, count);
+        write_head(reply, if self.is_resp3 { b'~' } else { b'*' }, count);
         reply.append(&mut keys);
         Ok(())
     }
@@ -237,26 +256,12 @@ fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a command replied.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    /// A value.
-    Value(Value),
-    /// An error: its text.
-    Error(Vec<u8>),
-}
-
-/// Reads a reply of a command.
+/// Reads a reply of a command, which is no error.
 ///
 /// # Errors
 /// There is no memory for it, or the script is ended.
-pub(crate) fn read(lua: &Lua, switch: &Switch, bytes: &[u8]) -> mlua::Result<Reply> {
-    if let Some(text) = bytes.strip_prefix(b"-") {
-        let end = text.iter().position(|byte| *byte == b'\r');
-        return Ok(Reply::Error(text[..end.unwrap_or(text.len())].to_vec()));
-    }
-    let mut reader = Reader { lua, switch, bytes };
-    Ok(Reply::Value(reader.value(0)?))
+pub(crate) fn read(lua: &Lua, switch: &Switch, bytes: &[u8]) -> mlua::Result<Value> {
+    Reader { lua, switch, bytes }.value(0)
 }
 
 /// A reply that is read.

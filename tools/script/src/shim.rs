@@ -11,6 +11,8 @@ use std::ffi::c_int;
 
 use mlua::{Function, Lua, ffi};
 
+use crate::switch::Switch;
+
 /// Values that `unpack` gives at once, fewer than: a function of C has room for as many.
 const UNPACKED_MAX: i64 = 8000;
 /// Places before a table's first that `table.insert` moves values to, at most.
@@ -134,11 +136,17 @@ unsafe extern "C-unwind" fn unpack_table(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// `table.insert`, which moves values in a loop that nothing interrupts.
+/// `table.insert`, which moves values in a loop that nothing interrupts. It is the only function
+/// that sets what a table with a metatable says that it does not have.
 unsafe extern "C-unwind" fn insert(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: as in `call`.
+    // SAFETY: as in `call`; the third upvalue is the switch, which outlives the state.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTABLE);
+        if ffi::lua_getmetatable(state, 1) != 0 {
+            ffi::lua_pop(state, 1);
+            let switch = ffi::lua_touserdata(state, ffi::lua_upvalueindex(3));
+            (*switch.cast::<Switch>()).is_suspect.set(true);
+        }
         if ffi::lua_gettop(state) == 3 && argument(state, 2, 1) < -MOVED_MAX {
             let text = c"position out of bounds";
             return ffi::luaL_argerror(state, 2, text.as_ptr());
@@ -164,6 +172,7 @@ unsafe extern "C-unwind" fn sort(state: *mut ffi::lua_State) -> c_int {
 /// A function of Lua's own that cannot hold its core, by its name; `compare` compares two values.
 pub(crate) fn bounded(
     lua: &Lua,
+    switch: &Switch,
     (name, own, compare): (String, Function, Function),
 ) -> mlua::Result<Function> {
     let function = match &name[..] {
@@ -171,10 +180,13 @@ pub(crate) fn bounded(
         "sort" => sort,
         _ => unpack_table,
     };
-    // SAFETY: the two functions are on top of the stack, and become the closure's upvalues.
+    let place = std::ptr::from_ref(switch).cast_mut().cast();
+    // SAFETY: the two functions are on top of the stack, and become the closure's upvalues. The
+    // switch outlives the state: its interpreter holds both.
     unsafe {
         lua.exec_raw((own, compare), |state| {
-            ffi::lua_pushcclosure(state, function, 2);
+            ffi::lua_pushlightuserdata(state, place);
+            ffi::lua_pushcclosure(state, function, 3);
         })
     }
 }

@@ -4,16 +4,23 @@
 
 use std::sync::Arc;
 
-use farcore_script::{Event, Interpreter, Job, Script, Step};
+use farcore_script::{Event, Interpreter, Job, Script, Step, Words};
 
 /// Slices that a hostile script may have.
 const SLICES_MAX: usize = 200;
 
+fn words(all: &[&str]) -> Words {
+    let mut words = Words::default();
+    all.iter().for_each(|word| words.push(word.as_bytes()));
+    words
+}
+
 fn job(text: &str) -> Job {
     Job {
         script: Arc::new(Script::new(text.as_bytes()).unwrap()),
-        keys: vec![b"key".to_vec()],
-        arguments: vec![b"first".to_vec(), b"2".to_vec()],
+        words: words(&["key", "first", "2"]),
+        keys: 1,
+        buffer: Vec::new(),
         is_resp3: false,
         memory_bytes: 4 << 20,
         slice: 100_000,
@@ -27,18 +34,11 @@ fn run_in(interpreter: &mut Interpreter, text: &str) -> String {
     let mut slices = 0;
     loop {
         event = match event {
-            Event::Call { words, .. } if words[0] == b"fail" => {
+            Event::Call { command, .. } if command.ends_with(b"$4\r\nfail\r\n") => {
                 interpreter.resume(Step::Reply(b"-WRONG kind\r\n".to_vec()))
             }
-            Event::Call { words, .. } => {
-                let mut reply = format!("*{}\r\n", words.len()).into_bytes();
-                for word in words {
-                    reply.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-                    reply.extend_from_slice(&word);
-                    reply.extend_from_slice(b"\r\n");
-                }
-                interpreter.resume(Step::Reply(reply))
-            }
+            // A command is written as a list of texts is.
+            Event::Call { command, .. } => interpreter.resume(Step::Reply(command)),
             Event::Slice if slices < SLICES_MAX => {
                 slices += 1;
                 interpreter.resume(Step::GoOn)
@@ -463,4 +463,20 @@ fn one_that_is_dropped_amid_a_script_ends() {
         drop(interpreter);
     }
     drop(Interpreter::new().unwrap());
+}
+
+#[test]
+fn one_that_was_ended_leaves_nothing_to_the_next() {
+    let mut interpreter = Interpreter::new().unwrap();
+    let deep = "local function f() return coroutine.wrap(f)() end return f()";
+    let within =
+        "coroutine.wrap(function() coroutine.wrap(function() while true do end end)() end)()";
+    let fits =
+        "return coroutine.wrap(function() return coroutine.wrap(function() return 1 end)() end)()";
+    for _ in 0..20 {
+        for text in [deep, within] {
+            assert!(run_in(&mut interpreter, text).starts_with("-ERR"));
+            assert_eq!(run_in(&mut interpreter, fits), ":1\r\n");
+        }
+    }
 }

@@ -90,6 +90,8 @@ pub(crate) fn shown_key(stored: &[u8]) -> &[u8] {
 /// Keys of each database, by its place or its number.
 pub(crate) type Counts = [u64; DATABASES as usize];
 
+/// What `used` has more for each command that clears.
+const CLEARING: u64 = 1 << 32;
 /// Counts are as good as new for this many times what it took to count.
 const COUNTED_FOR: u32 = 30;
 
@@ -100,7 +102,8 @@ pub(crate) struct Databases {
     order: AtomicU64,
     /// How often numbers were swapped.
     swaps: AtomicU64,
-    /// A bit for each database that may have keys, but the first.
+    /// A bit for each database that may have keys, but the first. Above them, how many commands
+    /// clear the first by a removal of all keys.
     used: AtomicU64,
     /// The keys of each, and until when they are not counted again.
     counts: Mutex<Option<(Counts, Instant)>>,
@@ -214,20 +217,54 @@ impl Databases {
         })
     }
 
-    /// Notes that a key is about to be stored in a database.
+    /// Notes that a key is about to be stored in a database. False if it must not be yet, because
+    /// all keys are removed.
     #[inline]
-    pub(crate) fn note_used(&self, database: Database) {
+    pub(crate) fn note_used(&self, database: Database) -> bool {
         let bit = 1 << database.0 & !1;
-        // ORDERING: relaxed; a count of keys meanwhile is as one before.
-        if self.used.load(Ordering::Relaxed) & bit != bit {
-            self.used.fetch_or(bit, Ordering::Relaxed);
+        // ORDERING: sequentially consistent, as in `clear`: one of both sees the other. A count of
+        // keys meanwhile is as one before.
+        let mut used = self.used.load(Ordering::SeqCst);
+        if used & bit != bit {
+            used = self.used.fetch_or(bit, Ordering::SeqCst);
         }
+        bit == 0 || used < CLEARING
+    }
+
+    /// Has no key be stored in another database than the first, unless one may have some, until
+    /// what it returns is dropped.
+    pub(crate) fn clear(&self) -> Clearing<'_> {
+        let used = self.used.fetch_add(CLEARING, Ordering::SeqCst);
+        if used & (CLEARING - 1) == 0 {
+            return Clearing(Some(self));
+        }
+        self.used.fetch_sub(CLEARING, Ordering::SeqCst);
+        Clearing(None)
     }
 
     /// True if databases other than the first may have keys.
     #[inline]
     pub(crate) fn are_several(&self) -> bool {
-        self.used.load(Ordering::Relaxed) != 0
+        self.used.load(Ordering::Relaxed) & (CLEARING - 1) != 0
+    }
+}
+
+/// What clears the first database.
+#[derive(Debug)]
+pub(crate) struct Clearing<'a>(Option<&'a Databases>);
+
+impl Clearing<'_> {
+    /// True if no other database has keys.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Drop for Clearing<'_> {
+    fn drop(&mut self) {
+        if let Some(databases) = self.0 {
+            databases.used.fetch_sub(CLEARING, Ordering::SeqCst);
+        }
     }
 }
 
@@ -311,6 +348,23 @@ mod tests {
         databases.note_counts(counts, Duration::from_secs(9));
         assert_eq!(databases.counts(), Some(counts));
         assert!(databases.are_several());
+    }
+
+    #[test]
+    fn another_database_is_not_used_while_all_keys_are_removed() {
+        let databases = Databases::default();
+        let (first, second) = (databases.of(0), databases.of(1));
+        let (one, other) = (databases.clear(), databases.clear());
+        assert!(one.is_alone() && other.is_alone() && !databases.are_several());
+        assert!(databases.note_used(first) && !databases.note_used(second));
+        assert!(databases.are_several());
+        // It is found out meanwhile.
+        assert!(!databases.clear().is_alone());
+        drop(one);
+        assert!(!databases.note_used(second));
+        drop(other);
+        assert!(databases.note_used(second));
+        assert!(!databases.clear().is_alone() && databases.note_used(second));
     }
 
     #[test]

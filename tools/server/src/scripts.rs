@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use farcore_script::{Event, Interpreter, Job, Script, Step};
+use crate::limits::SPARE_BYTES_MAX;
+use farcore_script::{Event, Interpreter, Job, Script, Step, Words};
 
 /// Bytes of the scripts that a core owns, and of its copies, at most.
 const OWNED_BYTES_MAX: usize = 4 << 20;
@@ -26,11 +27,24 @@ pub(crate) fn owner_of(sha: &str, cores: usize) -> usize {
     usize::from_str_radix(digits, 16).unwrap_or(0) % cores.max(1)
 }
 
-/// A digest as it is kept; `None` of what is none.
-pub(crate) fn sha_of_words(word: &[u8]) -> Option<String> {
-    let is_sha = word.len() == SHA_DIGITS && word.iter().all(u8::is_ascii_hexdigit);
-    let sha = is_sha.then(|| String::from_utf8_lossy(word).to_ascii_lowercase())?;
-    Some(sha)
+/// A digest, in small letters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sha([u8; SHA_DIGITS]);
+
+impl Sha {
+    /// That of a word; `None` of what is none.
+    pub(crate) fn of(word: &[u8]) -> Option<Self> {
+        let mut digits: [u8; SHA_DIGITS] = word.try_into().ok()?;
+        digits.make_ascii_lowercase();
+        digits
+            .iter()
+            .all(u8::is_ascii_hexdigit)
+            .then_some(Self(digits))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
 }
 
 /// Scripts by their digests.
@@ -61,8 +75,12 @@ pub(crate) struct Scripts {
     owned: Known,
     copied: Known,
     idle: Vec<Interpreter>,
+    /// Memory of a job that has ended, for the next one.
+    job: Option<Box<Job>>,
     /// Connections whose scripts run.
     pub(crate) running: Vec<usize>,
+    /// Times that scripts have gone on.
+    pub(crate) resumes: u64,
     /// Times that scripts were forgotten.
     pub(crate) generation: u64,
 }
@@ -92,6 +110,7 @@ impl Scripts {
         self.owned = Known::default();
         self.copied = Known::default();
         self.idle = Vec::new();
+        self.job = None;
         self.generation += 1;
     }
 
@@ -116,8 +135,43 @@ impl Scripts {
         }
     }
 
-    /// Takes back an interpreter that has ended its script.
-    pub(crate) fn give_back(&mut self, interpreter: Interpreter) {
+    /// A job for a script, with the memory of another one if there is one.
+    pub(crate) fn job(&mut self, script: &Arc<Script>) -> Box<Job> {
+        let Some(mut job) = self.job.take() else {
+            return Box::new(Job {
+                script: Arc::clone(script),
+                words: Words::default(),
+                keys: 0,
+                buffer: Vec::new(),
+                is_resp3: false,
+                memory_bytes: 0,
+                slice: SLICE_INSTRUCTIONS,
+                only_compiles: false,
+            });
+        };
+        job.words.clear();
+        job.only_compiles = false;
+        if !Arc::ptr_eq(&job.script, script) {
+            job.script = Arc::clone(script);
+        }
+        job
+    }
+
+    /// Takes back the memory of a job, with the buffer of its reply.
+    fn keep_job(&mut self, job: Option<Box<Job>>, mut buffer: Vec<u8>) {
+        let kept = |bytes: usize| bytes <= SPARE_BYTES_MAX;
+        self.job = job.filter(|job| kept(job.words.held_bytes()));
+        if let Some(job) = &mut self.job
+            && kept(buffer.capacity())
+        {
+            buffer.clear();
+            job.buffer = buffer;
+        }
+    }
+
+    /// Takes back an interpreter that has ended its script, with its reply.
+    pub(crate) fn give_back(&mut self, mut interpreter: Interpreter, reply: Vec<u8>) {
+        self.keep_job(interpreter.take_job(), reply);
         if self.idle.len() < IDLE_MAX && interpreter.is_reusable() {
             self.idle.push(interpreter);
         }
@@ -133,17 +187,10 @@ impl Scripts {
         memory_bytes: usize,
     ) -> Result<(Vec<u8>, bool), String> {
         let mut interpreter = self.interpreter()?;
-        let job = Job {
-            script: Arc::clone(script),
-            keys: Vec::new(),
-            arguments: Vec::new(),
-            is_resp3: false,
-            memory_bytes,
-            slice: SLICE_INSTRUCTIONS,
-            only_compiles: true,
-        };
-        let event = interpreter.resume(Step::Run(Box::new(job)));
-        self.give_back(interpreter);
+        let mut job = self.job(script);
+        (job.memory_bytes, job.keys, job.only_compiles) = (memory_bytes, 0, true);
+        let event = interpreter.resume(Step::Run(job));
+        self.give_back(interpreter, Vec::new());
         match event {
             Event::Ended {
                 reply, is_compiled, ..
@@ -177,11 +224,9 @@ mod tests {
     #[test]
     fn digests_are_read_in_letters_of_any_size() {
         let sha = farcore_script::sha_of(b"return 1");
-        assert_eq!(
-            sha_of_words(sha.to_uppercase().as_bytes()),
-            Some(sha.clone())
-        );
-        assert_eq!(sha_of_words(b"e0e1"), None);
+        let read = Sha::of(sha.to_uppercase().as_bytes());
+        assert_eq!(read.as_ref().map(Sha::as_str), Some(&sha[..]));
+        assert_eq!(Sha::of(b"e0e1"), None);
         assert!(owner_of(&sha, 3) < 3);
     }
 }

@@ -3,7 +3,7 @@
 //! What it does stands in `turn/`: each step of a turn is a method of [`Serving`] in a file of its
 //! own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::events::subscriptions::Subscriptions;
 use crate::events::tracking::CoreTracking;
 use crate::exec::script_queues::ScriptQueues;
 use crate::exec::sections::ExecSections;
+use crate::exec::spares::Spares;
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
 use crate::figures::slow_log::SlowLog;
@@ -61,7 +62,7 @@ pub(crate) struct Serving {
     /// connections would be refused too.
     pub(crate) is_engine_full: bool,
     /// Connections whose next command waits for the end of a pause.
-    pub(crate) paused: Vec<usize>,
+    pub(crate) paused: BTreeMap<u64, usize>,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
@@ -77,6 +78,7 @@ pub(crate) struct Serving {
     pub(crate) sections: ExecSections,
     pub(crate) scripts: Scripts,
     pub(crate) script_queues: ScriptQueues,
+    pub(crate) spares: Spares,
     /// Requests under way whose answers may make events, by token.
     pub(crate) noted: HashMap<u64, Noted>,
     /// Keys that were taken from the engine, empty between turns.
@@ -172,6 +174,7 @@ impl Serving {
             sections: ExecSections::default(),
             scripts: Scripts::default(),
             script_queues: ScriptQueues::default(),
+            spares: Spares::default(),
             noted: HashMap::new(),
             removed_keys: RemovedKeys::default(),
             holds_removed: false,
@@ -182,7 +185,7 @@ impl Serving {
             arrivals: HeldArrivals::default(),
             listed: Vec::new(),
             is_engine_full: false,
-            paused: Vec::new(),
+            paused: BTreeMap::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),
@@ -221,6 +224,12 @@ impl Serving {
     #[inline]
     pub(crate) fn counters(&self) -> &CoreCounters {
         &self.shared.counters[self.place]
+    }
+
+    /// Counts an error that was replied to the command of a place in the table.
+    pub(crate) fn note_failed_call(&mut self, command: u8, text: &str) {
+        self.counters().note_failed(command);
+        self.failures.note(text);
     }
 
     /// Counts an error that was replied.

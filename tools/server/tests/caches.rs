@@ -81,6 +81,94 @@ fn modes_say_which_keys_are_pushed() {
 }
 
 #[test]
+fn a_redirection_to_no_client_changes_nothing() {
+    const NONE: &str = "(error) ERR The client ID you want redirect to does not exist";
+    on_servers(|server| {
+        let mut other = server.word_client();
+        let mut client = caching(server, "bcast prefix a noloop");
+        expect(
+            &mut client,
+            &[
+                ("client tracking on redirect 999999 bcast prefix b", NONE),
+                (
+                    "client trackinginfo",
+                    "{\"flags\", [\"on\", \"bcast\", \"noloop\"], \"redirect\", 0, \"prefixes\", [\"a\"]}",
+                ),
+            ],
+        );
+        for words in ["set b 1", "set a 1"] {
+            other.call(words);
+        }
+        assert_eq!(client.reply(), ">[\"invalidate\", [\"a\"]]");
+        // What was read before is pushed.
+        let mut client = caching(server, "");
+        client.call("get k");
+        expect(&mut client, &[("client tracking on redirect 999999", NONE)]);
+        other.call("set k 1");
+        assert_eq!(client.reply(), ">[\"invalidate\", [\"k\"]]");
+        let mut client = server.word_client();
+        expect(
+            &mut client,
+            &[
+                ("client tracking on redirect 999999 optin", NONE),
+                ("client getredir", "-1"),
+                (
+                    "client caching yes",
+                    "(error) ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+                ),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_key_that_a_long_command_reads_is_noted_once() {
+    on_servers(|server| {
+        let mut client = caching(server, "");
+        let keys = (0..30_000).map(|number| format!("k{}", number % 15_000));
+        let words: Vec<_> = std::iter::once("mget".to_owned()).chain(keys).collect();
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        client.send(&words);
+        client.reply();
+        let mut other = server.word_client();
+        let information = other.call("info stats");
+        for figure in ["tracking_total_keys:15000", "tracking_total_items:15000"] {
+            assert!(information.contains(figure), "{information}");
+        }
+        other.call("set k7 1");
+        assert_eq!(client.reply(), ">[\"invalidate\", [\"k7\"]]");
+        assert_eq!(client.call("ping"), "PONG");
+    });
+}
+
+#[test]
+fn keys_above_a_limit_that_falls_become_invalid_one_by_one() {
+    const KEYS: usize = 5000;
+    on_servers(|server| {
+        let mut client = caching(server, "");
+        let keys = (0..KEYS).map(|number| format!("k{number}"));
+        let words: Vec<_> = std::iter::once("mget".to_owned()).chain(keys).collect();
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        client.send(&words);
+        client.reply();
+        let mut other = server.word_client();
+        other.call("config set tracking-table-max-keys 10");
+        let mut pushed = std::collections::HashSet::new();
+        while pushed.len() < KEYS - 10 {
+            let push = client.reply();
+            assert!(push.starts_with(">[\"invalidate\", [\"k"), "{push}");
+            assert!(pushed.insert(push.clone()), "{push} comes twice");
+        }
+        assert!(
+            other
+                .call("info stats")
+                .contains("tracking_total_keys:10\\r")
+        );
+        assert_eq!(client.call("ping"), "PONG");
+    });
+}
+
+#[test]
 fn pushes_are_redirected_until_the_other_client_is_gone() {
     on_servers(|server| {
         for _ in 0..4 {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use self::support::client::request;
+use self::support::redis::Redis;
 use self::support::{Client, Reply, Served, wait_until};
 
 /// A line of `INFO`.
@@ -204,6 +205,88 @@ fn a_monitor_is_refused_unless_it_is_allowed() {
             .say("MONITOR")
             .starts_with("-ERR MONITOR is not enabled")
     );
+}
+
+/// Commands that fail.
+const FAILING: &[&str] = &[
+    "incr text",
+    "append list x",
+    "rpush text x",
+    "lset list 9 x",
+    "lset absent 0 x",
+    "getset list x",
+    "getrange list 0 1",
+    "mset a 1 b",
+    "blpop text 1",
+    "lrange text 0 1",
+    "sunionstore to text",
+    "zadd text 1 a",
+    "zinterstore to 2 list text",
+    "hincrby hash text 1",
+    "xadd text * a 1",
+    "xreadgroup group none one streams stream >",
+    "restore text 0 bad",
+    "rename absent other",
+    "sort list by weight_* get",
+    "bitop not to list",
+    "setbit text -1 0",
+    "pfadd text x",
+    "client tracking on redirect 999999",
+    "exec",
+    "select 99",
+];
+
+#[test]
+fn a_call_that_replies_an_error_has_failed() {
+    let failed = |client: &mut Client| {
+        client.say("config resetstat");
+        client.say("flushall");
+        for words in [
+            "set text hello",
+            "rpush list a",
+            "hset hash text hello",
+            "xadd stream 1-1 a 1",
+        ] {
+            client.say(words);
+        }
+        for words in FAILING {
+            client.say(words);
+        }
+        // Answers of the engine to a pipeline.
+        for _ in 0..3 {
+            client.send(&["hget", "hash", "text"]);
+            client.send(&["hget", "list", "text"]);
+        }
+        for _ in 0..6 {
+            client.read().unwrap();
+        }
+        let text = client.ask(&["info", "commandstats"]).text();
+        let lines = text.lines().filter_map(|line| {
+            let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            let calls = figures.split(',').next()?;
+            let (_, failed) = figures.split_once(",rejected_calls=")?;
+            // Redis counts words of containers apart.
+            let is_word = ["client", "config", "info"].contains(&command) || command.contains('|');
+            (!is_word).then(|| format!("{command} {calls} rejected={failed}"))
+        });
+        let mut lines: Vec<_> = lines.collect();
+        lines.sort();
+        lines
+    };
+    let served = Served::start(1);
+    let here = failed(&mut served.client());
+    for line in [
+        "hget calls=6 rejected=0,failed_calls=3",
+        "incr calls=1 rejected=0,failed_calls=1",
+        "blpop calls=1 rejected=0,failed_calls=1",
+        "restore calls=1 rejected=0,failed_calls=1",
+        "lset calls=2 rejected=0,failed_calls=2",
+    ] {
+        assert!(here.iter().any(|one| one == line), "{line}: {here:#?}");
+    }
+    if let Some(redis) = Redis::start() {
+        assert_eq!(here, failed(&mut Client::connect(redis.address)));
+    }
 }
 
 #[test]

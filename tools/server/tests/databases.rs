@@ -245,6 +245,72 @@ fn keys_move_between_databases_in_transactions_and_scripts_over_all_cores() {
 }
 
 #[test]
+fn clients_that_wait_do_so_in_the_database_of_their_number_after_a_swap() {
+    const WAITS: [(&str, &str, &str); 6] = [
+        ("blpop none k 0", "rpush k a", "[\"k\", \"a\"]"),
+        ("blmpop 0 1 k left", "rpush k a", "[\"k\", [\"a\"]]"),
+        ("blmove k to left right 0", "rpush k a", "\"a\""),
+        ("bzpopmin k 0", "zadd k 1 a", "[\"k\", \"a\", \"1\"]"),
+        (
+            "xread block 0 streams k 0",
+            "xadd k 1-1 f v",
+            "[[\"k\", [[\"1-1\", [\"f\", \"v\"]]]]]",
+        ),
+        (
+            "xreadgroup group g c block 0 streams k >",
+            "xadd k 1-1 f v",
+            "[[\"k\", [[\"1-1\", [\"f\", \"v\"]]]]]",
+        ),
+    ];
+    let check = |connect: &dyn Fn() -> Client| {
+        for is_there_before in [true, false] {
+            for (wait, add, reply) in WAITS {
+                let (mut waiter, mut owner) = (connect(), connect());
+                owner.say("flushall");
+                for database in ["3", "2"] {
+                    owner.say(&format!("select {database}"));
+                    if wait.starts_with("xreadgroup") {
+                        owner.say("xgroup create k g 0 mkstream");
+                    }
+                }
+                waiter.say("select 2");
+                waiter.send(&wait.split(' ').collect::<Vec<_>>());
+                wait_until("it waits", || {
+                    owner.say("info clients").contains("blocked_clients:1")
+                });
+                owner.say("select 3");
+                if is_there_before {
+                    owner.say(add);
+                    assert_eq!(owner.say("swapdb 3 2"), "+OK");
+                } else {
+                    assert_eq!(owner.say("swapdb 2 3"), "+OK");
+                    // The database that it waited in.
+                    owner.say(add);
+                    assert!(
+                        owner.say("info clients").contains("blocked_clients:1"),
+                        "{wait}"
+                    );
+                    owner.say("select 2");
+                    owner.say(add);
+                }
+                assert_eq!(waiter.read().unwrap().to_string(), reply, "{wait}");
+                if wait.starts_with("blmove") {
+                    owner.say("select 2");
+                    assert_eq!(owner.say("lrange to 0 -1"), "[\"a\"]");
+                }
+                wait_until("none waits", || {
+                    owner.say("info clients").contains("blocked_clients:0")
+                });
+            }
+        }
+    };
+    on_servers(|server| check(&|| server.client()));
+    if let Some(redis) = Redis::start() {
+        check(&|| Client::connect(redis.address));
+    }
+}
+
+#[test]
 fn no_transaction_sees_a_part_of_a_swap() {
     let server = Served::roomy(2);
     let mut client = server.word_client();

@@ -348,6 +348,52 @@ fn elements_that_occur_twice_are_refused() {
 }
 
 #[test]
+fn an_empty_node_of_a_list_is_none() {
+    // Two nodes, the first of which has no elements; and one such.
+    let (empty, node) = (
+        b"\x02\x07\x07\0\0\0\0\0\xff",
+        b"\x02\x0a\x0a\0\0\0\x01\0\x81a\x02\xff",
+    );
+    let list = [&b"\x12\x03"[..], empty, node, empty].concat();
+    let check = |client: &mut Client| {
+        assert_eq!(restore(client, "list", &footed(&list)), "OK");
+        assert_eq!(client.say("lrange list 0 -1"), "[\"a\"]");
+        let none = [&b"\x12\x01"[..], empty].concat();
+        assert_eq!(restore(client, "none", &footed(&none)), BAD);
+    };
+    on_servers(|server| check(&mut server.client()));
+    if let Some(redis) = Redis::start() {
+        check(&mut Client::connect(redis.address));
+    }
+}
+
+#[test]
+fn an_entry_of_very_many_fields_is_refused_before_they_are_walked() {
+    on_servers(|server| {
+        let mut client = server.client();
+        client.say("set key before");
+        // It says that it has a million fields, of which none is there.
+        let mut node = vec![0; 6];
+        node.extend(b"\x01\x01\0\x01\x01\x01\x81a\x02\0\x01");
+        node.extend(b"\0\x01\0\x01\0\x01\xf2\x40\x42\x0f\x04");
+        // Bytes that nothing reads, for a count that may be.
+        node.resize(1_000_100, 0);
+        node.push(0xff);
+        let bytes = u32::try_from(node.len()).unwrap();
+        node[..4].copy_from_slice(&bytes.to_le_bytes());
+        node[4..6].copy_from_slice(&[0xff, 0xff]);
+        let mut value = b"\x13\x01\x10".to_vec();
+        value.extend([0; 15]);
+        value.extend(b"\x01\x80");
+        value.extend(bytes.to_be_bytes());
+        value.extend(&node);
+        let refused = restore(&mut client, "key", &footed(&value));
+        assert!(refused.contains("the element is too large"), "{refused}");
+        assert_eq!(client.say("get key"), "\"before\"");
+    });
+}
+
+#[test]
 fn options_are_those_of_redis() {
     on_servers(|server| {
         let mut client = server.client();
@@ -384,6 +430,21 @@ fn options_are_those_of_redis() {
         assert_eq!(ask("new", "100000", &["idletime", "7"]), "OK");
         assert_eq!(ask("text", "1", &["absttl", "REPLACE"]), "OK");
         assert_eq!(client.say("exists text"), ":0", "it has expired");
+        // The sum with the time of day is more than clocks count.
+        client.say("set key before");
+        let most = i64::MAX.to_string();
+        let mut ask = |key: &str, options: &[&str]| {
+            let words = [b"restore", key.as_bytes(), most.as_bytes(), &payload];
+            let options = options.iter().map(|option| option.as_bytes());
+            client
+                .ask(&words.into_iter().chain(options).collect::<Vec<_>>())
+                .text()
+        };
+        assert_eq!(ask("key", &["replace"]), "OK");
+        assert_eq!(ask("other", &[]), "OK");
+        assert_eq!(ask("late", &["absttl"]), "OK");
+        assert_eq!(client.say("exists key other"), ":0", "it has expired");
+        assert_eq!(client.say("get late"), "\"hello\"");
         assert_eq!(client.say("get new"), "\"hello\"");
         let Reply::Integer(left) = client.ask(&["pttl", "new"]) else {
             panic!("it expires");

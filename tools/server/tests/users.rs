@@ -464,6 +464,92 @@ fn users_are_loaded_from_a_file_and_saved() {
 }
 
 #[test]
+fn users_are_saved_by_several_clients_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users.acl");
+    fs::write(&file, "user default on nopass ~* &* +@all\n").unwrap();
+    let served = Served::with(2, |options| options.acl_file = Some(file.clone()));
+    let mut owner = served.word_client();
+    for number in 0..200 {
+        owner.call(&format!("acl setuser u{number} on >p ~a* +get"));
+    }
+    let mut clients: Vec<_> = (0..8).map(|_| served.word_client()).collect();
+    for _ in 0..20 {
+        for client in &mut clients {
+            client.send_words("acl save");
+        }
+        for client in &mut clients {
+            assert_eq!(client.reply(), "OK");
+        }
+    }
+    let saved = fs::read_to_string(&file).unwrap();
+    assert_eq!(saved.lines().count(), 201);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    expect(&mut owner, &[("acl load", "OK")]);
+}
+
+#[test]
+fn rights_that_change_amid_a_long_command_refuse_it_and_spoil_no_other() {
+    const KEYS: usize = 40_000;
+    on_servers(|server| {
+        let mut owner = server.word_client();
+        let rules = "acl setuser app on >p resetkeys ~k* resetchannels -@all +mset +mget +select";
+        expect(&mut owner, &[(rules, "OK")]);
+        let mut client = user(server, "app", "p");
+        expect(&mut client, &[("select 3", "OK")]);
+        let (mut stored, mut refused) = (0, 0);
+        for round in 0..40 {
+            // Some of its keys may be looked at when the rights change.
+            let mut words = vec![b"mset".to_vec()];
+            for number in 0..KEYS {
+                words.push(format!("k{number}:{round}").into_bytes());
+                words.push(round.to_string().into_bytes());
+            }
+            let words: Vec<_> = words.iter().map(|word| &word[..]).collect();
+            client.send(&words);
+            if round % 2 == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(500 * (round % 16)));
+                owner.call("acl setuser app resetkeys ~x*");
+            }
+            match &client.reply()[..] {
+                "OK" => stored += 1,
+                reply => {
+                    assert!(reply.starts_with("(error) NOPERM"), "{reply}");
+                    refused += 1;
+                }
+            }
+            expect(&mut owner, &[(rules, "OK"), ("select 3", "OK")]);
+            let before = round.checked_sub(1);
+            for (number, is_there) in [(0, true), (17_000, true), (KEYS - 1, true), (KEYS, false)] {
+                let value = owner.call(&format!("get k{number}:{round}"));
+                let is_refused = value == "nil" && round % 2 == 0;
+                let expected = if is_there {
+                    format!("\"{round}\"")
+                } else {
+                    "nil".to_owned()
+                };
+                assert!(
+                    is_refused || value == expected,
+                    "{number} of {round}: {value}"
+                );
+                if let Some(before) = before {
+                    let value = owner.call(&format!("get k{number}:{before}"));
+                    assert!(
+                        value == "nil" || value == format!("\"{before}\""),
+                        "{value}"
+                    );
+                }
+            }
+            expect(&mut owner, &[("flushall", "OK")]);
+        }
+        assert!(
+            stored >= 20 && stored + refused == 40,
+            "{stored} and {refused}"
+        );
+    });
+}
+
+#[test]
 fn a_default_user_that_gets_a_password_is_asked_for_it() {
     on_servers(|server| {
         let mut owner = server.word_client();

@@ -161,8 +161,8 @@ impl ShardRequests for One<'_> {
 }
 
 impl Core {
-    /// Sends one request to the shard of a key; version and value of its answer, or none if that has
-    /// no value.
+    /// Sends one request to the shard of a key; version and value of its answer, or none if that
+    /// has no value.
     pub(crate) async fn ask(
         &mut self,
         routed: Routed<'_>,
@@ -238,6 +238,22 @@ impl Core {
         RunShardRequests::run(self, &mut open).await?;
         let opened = open.answer.unwrap_or(Err(Error::Closed))?;
         Ok(opened.map(|(version, value)| (version, LongPieces::opened(shard, &value))))
+    }
+
+    /// As [`Core::long_pieces`], with when the key expires.
+    pub(crate) async fn long_opened(
+        &mut self,
+        key: &[u8],
+    ) -> Result<Option<(Version, LongPieces, Option<u64>)>> {
+        let (hasher, shards) = self.hasher_and_shards();
+        let routed = routed(key, hasher, shards)?;
+        let parts = long_parts(OperationKind::LongOpen, key, &[]);
+        let opened = self.ask(routed, parts).await?;
+        Ok(opened.map(|(version, value)| {
+            let pieces = LongPieces::opened(routed.shard, &value);
+            let expiry_ms = Some(word(&value, 4)).filter(|&at_ms| at_ms > 0);
+            (version, pieces, expiry_ms)
+        }))
     }
 
     /// Reads a part of a value's pieces into a buffer, which it replaces. The part is shorter where

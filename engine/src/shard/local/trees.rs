@@ -419,6 +419,11 @@ impl Trees {
         self.renumber(place, Numbered::take).unwrap_or(0)
     }
 
+    /// True if the table has room for a tree with a node of this number.
+    pub(in crate::shard) fn may_have(&self, number: NodeNumber) -> bool {
+        u64::from(number) < self.bytes_max
+    }
+
     /// Takes a number of a tree, unless it is taken.
     pub(in crate::shard) fn take_this_number(&mut self, node: NodeName) {
         self.renumber(node.tree, |nodes| nodes.take_this(node.number));

@@ -128,10 +128,8 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         self.change_scratch = scratch;
-        self.head_of = None;
-        self.tree_of = None;
-        self.keeps_inline = false;
-        self.keeps_head = false;
+        (self.head_of, self.tree_of) = (None, None);
+        (self.keeps_inline, self.keeps_head) = (false, false);
         step
     }
 

@@ -9,14 +9,14 @@
 use farcore_rdma::Endpoint;
 
 use crate::constants::EXPIRY_BYTES;
-use crate::journal::{EntryKind, Journal, PatchBranch, PutPatch, put_root};
+use crate::journal::{EntryKind, Journal, PatchBranch, PutPatch, StepHead, put_step_head};
 use crate::log::record;
 use crate::message::operation::Version;
-use crate::shard::{JournalStop, Shard};
 use crate::shard::local::trees::{NodeName, TreePlace};
 use crate::shard::ops::tree::counted_on;
 use crate::shard::ops::tree_buffers::TreeBuffers;
 use crate::shard::ops::tree_findings::FoundHead;
+use crate::shard::{JournalStop, Shard};
 use crate::tree::{Edited, TreeHead, TreeOp};
 
 /// The flags of a record that a journal keeps.
@@ -30,7 +30,10 @@ fn put_expiry(into: &mut Vec<u8>, expiry: &[u8]) {
 impl<E: Endpoint> Shard<E> {
     /// Starts a journal of what changes from now on, or goes on with it.
     pub(crate) fn start_journal(&mut self) {
-        self.journal.get_or_insert_default();
+        let journal = self.journal.get_or_insert_default();
+        if journal.end_span() {
+            journal.begin_span();
+        }
     }
 
     /// The journal, if there is one.
@@ -40,12 +43,39 @@ impl<E: Endpoint> Shard<E> {
 
     /// Ends the journal, and gives back what was not passed on.
     pub(crate) fn end_journal(&mut self) -> Option<Box<Journal>> {
-        self.journal.take()
+        let mut journal = self.journal.take();
+        if let Some(journal) = &mut journal {
+            journal.end_span();
+        }
+        journal
+    }
+
+    /// The section begins, or ends: what is done under it is one step.
+    pub(in crate::shard) fn note_section(&mut self, begins: bool) {
+        if let Some(journal) = &mut self.journal {
+            journal.end_span();
+            if begins {
+                journal.begin_span();
+            }
+        }
     }
 
     /// Has changes wait, or be refused, because the journal cannot take them.
     pub(crate) fn stop_for_journal(&mut self, stop: JournalStop) {
         self.journal_stop = stop;
+    }
+
+    /// Notes in the journal that all shards are at rest.
+    pub(crate) fn mark_journal(&mut self, number: u64) {
+        if let Some(journal) = &mut self.journal {
+            let is_span = journal.end_span();
+            journal.append(EntryKind::Mark, &[], self.version, |body| {
+                body.extend(number.to_le_bytes());
+            });
+            if is_span {
+                journal.begin_span();
+            }
+        }
     }
 
     /// The number of the next long value that is begun.
@@ -90,7 +120,11 @@ impl<E: Endpoint> Shard<E> {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        let expiry_bytes = if flags & record::EXPIRY == 0 { 0 } else { EXPIRY_BYTES };
+        let expiry_bytes = if flags & record::EXPIRY == 0 {
+            0
+        } else {
+            EXPIRY_BYTES
+        };
         let (value, expiry) = stored.split_at(stored.len().saturating_sub(expiry_bytes));
         let is_head = flags & (record::LONG | record::TREE) != 0;
         if is_head && stays {
@@ -130,7 +164,7 @@ impl<E: Endpoint> Shard<E> {
     /// still has.
     #[inline]
     pub(super) fn note_absent(&mut self, key: &[u8]) {
-        if self.evictor.is_on() && self.journal.is_some() {
+        if self.journal.is_some() && (self.evictor.is_on() || self.lost.was_any()) {
             self.version += 1;
             self.note_deleted(key);
         }
@@ -163,10 +197,21 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// A long value has ended, or was given up.
+    pub(super) fn note_long_ended(&mut self, id: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(EntryKind::LongEnd, &[], self.version, |body| {
+                body.extend(id.to_le_bytes());
+            });
+        }
+    }
+
     /// A collection in its head was changed in place.
     pub(super) fn note_inline(&mut self, key: &[u8], found: FoundHead) {
-        let (Some(journal), Some(record)) = (&mut self.journal, self.local.record_at(found.head))
-        else {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let Some(record) = self.local.record_at(found.head) else {
             return;
         };
         let mut flags = record::TREE;
@@ -194,7 +239,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let work = &buffers.work;
         journal.append(EntryKind::TreeStep, key, tree.version, |body| {
-            put_root(body, Some(tree.root));
+            put_step_head(body, StepHead::Root(tree.root));
             for touched in work.touches() {
                 let branches = counted_on(work, touched).iter().map(|step| PatchBranch {
                     node: step.node,
@@ -214,7 +259,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let (trees, local) = (&self.trees, &self.local);
         journal.append(EntryKind::TreeStep, key, known.version, |body| {
-            put_root(body, Some(known.root));
+            put_step_head(body, StepHead::Root(known.root));
             for edit in buffers.work.edits() {
                 let number = edit.node;
                 let mut put = PutPatch(body);

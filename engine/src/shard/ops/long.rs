@@ -225,6 +225,7 @@ impl<E: Endpoint> Shard<E> {
             self.remove_expired_found(request, &found);
             found = Found::Absent;
         }
+        let expiry_ms = Self::expiry_of(&found).unwrap_or(0);
         let (header, address) = match &found {
             Found::Absent => return answer_or_wait(lane, request, Answer::Absent, answers),
             Found::Local(local) => (local.record.header(), local.slot.address()),
@@ -249,7 +250,7 @@ impl<E: Endpoint> Shard<E> {
                 let pin = self.long.pin(id, pins_max, self.now_ns);
                 kept = pin.map(|pin| (id, pin));
                 let pin = kept.map_or(0, |(_, pin)| pin);
-                let words = [length, id, self.piece_bytes() as u64, pin];
+                let words = [length, id, self.piece_bytes() as u64, pin, expiry_ms];
                 for (place, word) in value.chunks_exact_mut(8).zip(words) {
                     place.copy_from_slice(&word.to_le_bytes());
                 }
@@ -337,6 +338,7 @@ impl<E: Endpoint> Shard<E> {
     /// Ends a value: its pieces are dead.
     #[cold]
     fn end_long(&mut self, id: u64) {
+        self.note_long_ended(id);
         let pieces = self.long.end(id);
         let lists = self.local.take_lists();
         for piece in pieces {

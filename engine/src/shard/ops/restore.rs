@@ -20,14 +20,14 @@ use crate::tree::TreeKind;
 
 /// Versions that are left out after files were loaded, so that no client holds a version of a
 /// change that was lost and finds it again.
-const VERSIONS_SKIPPED: u64 = 1 << 32;
+const VERSIONS_SKIPPED: u64 = 1 << 24;
 
 impl<E: Endpoint> Shard<E> {
     /// All files were loaded: what follows has greater versions than all that is here, and than
     /// `ceiling`.
     pub(crate) fn end_loading(&mut self, ceiling: Version) {
         self.is_loading = false;
-        self.version = self.version.max(ceiling) + VERSIONS_SKIPPED;
+        self.version = self.version.max(ceiling).saturating_add(VERSIONS_SKIPPED);
     }
 
     /// The version of the last change.
@@ -58,7 +58,9 @@ impl<E: Endpoint> Shard<E> {
             Err(step) => return step,
         };
         let current = self.found_version(&found);
-        if current >= version {
+        // A base says of a tree's last page when the key expires.
+        let is_expire = matches!(body, EntryBody::Expire { .. });
+        if current > version || current == version && !is_expire {
             answers.answer(lane, request.token, Answer::Mismatch { current });
             return Step::Done;
         }
@@ -139,6 +141,9 @@ impl<E: Endpoint> Shard<E> {
                     .map(drop)
             }
             EntryBody::Clear
+            | EntryBody::Mark { .. }
+            | EntryBody::End
+            | EntryBody::LongEnd { .. }
             | EntryBody::TreeStep { .. }
             | EntryBody::LongBegin { .. }
             | EntryBody::LongPiece { .. } => Err(NoRoom::Never(Error::Closed)),

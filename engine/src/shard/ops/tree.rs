@@ -661,7 +661,13 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Counts the record of a node that was written at a tail.
-    pub(super) fn commit_node(&mut self, node: NodeName, tail: TailKind, address: Address, units: u32) {
+    pub(super) fn commit_node(
+        &mut self,
+        node: NodeName,
+        tail: TailKind,
+        address: Address,
+        units: u32,
+    ) {
         let class = SizeClass::for_units(units);
         self.local
             .commit(tail, node.as_hash(), address, class, units);

@@ -7,13 +7,12 @@
 use farcore_rdma::Endpoint;
 
 use crate::constants::UNIT_BYTES;
-use crate::journal::{Dumped, NO_NODE, PutPatch, dump_from, put_root};
+use crate::journal::{Dumped, NO_NODE, PutPatch, StepHead, dump_from, put_step_head};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::local::trees::{NodeName, NodePlace};
 use crate::shard::ops::tree::ShardNodes;
-use crate::shard::ops::tree_findings::FoundHead;
 use crate::shard::step::Step;
 use crate::tree::{Halt, Nodes, TreeGuard, TreeOp, Unread};
 
@@ -89,7 +88,12 @@ impl<E: Endpoint> Shard<E> {
             step: &[],
         };
         dumped.put_head(answer);
-        put_root(answer, Some(known.root));
+        let from = dump_from(request.value());
+        let head = match from {
+            0 => StepHead::Root(known.root),
+            from => StepHead::Page(from),
+        };
+        put_step_head(answer, head);
         let version = known.version;
         let mut far = Vec::new();
         for &number in &wanted {

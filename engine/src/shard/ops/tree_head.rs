@@ -279,7 +279,9 @@ impl<E: Endpoint> Shard<E> {
             self.version += 1;
             // SAFETY: its page is mutable, and the leaf that is copied lies in the edits.
             fill(unsafe { record.value_mut(self.version) });
-            found.iter().for_each(|&found| self.note_inline(request.key(), found));
+            found
+                .iter()
+                .for_each(|&found| self.note_inline(request.key(), found));
             return Ok(self.version);
         }
         let expiry_bytes = change.expiry_ms().map_or(0, |_| EXPIRY_BYTES);
@@ -297,7 +299,9 @@ impl<E: Endpoint> Shard<E> {
             self.version += 1;
             // SAFETY: its page is mutable, nothing was stored, and the leaf lies in the edits.
             fill(unsafe { record.value_mut(self.version) });
-            found.iter().for_each(|&found| self.note_inline(request.key(), found));
+            found
+                .iter()
+                .for_each(|&found| self.note_inline(request.key(), found));
             return Ok(self.version);
         }
         if written.is_err() && found.is_some() && change.is_removal {

@@ -22,8 +22,7 @@ use crate::shard::ops::tree_findings::FoundHead;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::Step;
 use crate::tree::{
-    Halt, NodeNumber, Nodes, TreeGuard, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeTouch,
-    Unread,
+    Halt, NodeNumber, Nodes, TreeGuard, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeTouch, Unread,
 };
 
 /// What becomes of a node: its bytes, or none if it goes.
@@ -139,7 +138,7 @@ impl<E: Endpoint> Shard<E> {
     ) -> Result<Step, Step> {
         let parsed = patched(request.value());
         let parsed = parsed.and_then(|(version, step)| Some((version, Patches::parse(step)?)));
-        let Some((version, (root, patches))) = parsed else {
+        let Some((version, (head, patches))) = parsed else {
             return Err(self.fail(lane, request, Error::Closed, answers));
         };
         let of = (TreeGuard::default(), &TreeOp::Len);
@@ -150,11 +149,18 @@ impl<E: Endpoint> Shard<E> {
             answers.answer(lane, request.token, Answer::Absent);
             return Ok(Step::Done);
         };
+        let max = self.shape.page_bytes() / 2;
         let mut changed = PatchedNodes::default();
         let nodes = ShardNodes::of_tree(self, lane, request, (tree, known));
         let mut added = Ok(());
         for patch in patches {
             added = match patch {
+                // A damaged file must not make a table of billions of nodes.
+                Some(NodePatch::Is { node, bytes })
+                    if bytes.len() > max || !self.trees.may_have(node) =>
+                {
+                    return Err(self.fail(lane, request, Error::Closed, answers));
+                }
                 Some(patch) => changed.add(&nodes, patch),
                 None => return Err(self.fail(lane, request, Error::Closed, answers)),
             };
@@ -165,7 +171,7 @@ impl<E: Endpoint> Shard<E> {
         if let Err(halt) = added {
             return Err(self.halt(lane, request, (found, halt), answers));
         }
-        match self.write_patched((tree, version), root, &changed.0) {
+        match self.write_patched((tree, version), head.root(), &changed.0) {
             Ok(()) => {
                 answers.answer(lane, request.token, Answer::Stored { version });
                 Ok(Step::Done)

@@ -92,6 +92,11 @@ impl Lost {
         self.any && !farcore_tuning::mutated!("lost-answers-absent")
     }
 
+    /// True if keys were lost, if only ones that are forgotten.
+    pub(in crate::shard) fn was_any(&self) -> bool {
+        self.any || self.forgotten > 0
+    }
+
     /// Names of the nodes that have lost their memory.
     pub(in crate::shard) fn nodes(&self) -> &Arc<str> {
         &self.nodes

@@ -124,6 +124,25 @@ fn a_truncated_file_ends_where_it_was_cut_or_is_an_error() {
 }
 
 #[test]
+fn a_block_that_never_came_is_no_damage_if_nothing_calls_it_durable() {
+    let folder = Folder::new();
+    let disk = MemoryDisk::default();
+    let mut log = writer(&disk, FileKind::Log, None);
+    for part in [b"one", b"two", b"six"] {
+        append(&mut log, part);
+        log.flush();
+        settle(&mut log);
+    }
+    // Block 2 of three that were not synced.
+    let mut hole = disk.written();
+    hole[2 * 4096..3 * 4096].fill(0);
+    let (at, cut, blocks) = (2 * 4096, 2 * 4096, 1);
+    let torn = ReadOutcome::Torn { at, cut, blocks };
+    let found = read(&folder.file(&hole), None);
+    assert_eq!(found.unwrap(), (b"one".to_vec(), torn));
+}
+
+#[test]
 fn a_block_that_is_missing_or_elsewhere_is_found() {
     let folder = Folder::new();
     let (bytes, stream) = a_log(None);

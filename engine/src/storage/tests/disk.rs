@@ -45,6 +45,11 @@ impl MemoryDisk {
         disk
     }
 
+    /// Drops what was written.
+    pub(super) fn forget(&self) {
+        self.0.borrow_mut().loose.clear();
+    }
+
     /// Whether syncs wait.
     pub(super) fn stall(&self, is_stalled: bool) {
         self.0.borrow_mut().is_stalled = is_stalled;

@@ -58,8 +58,8 @@ impl Numbers {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let words = (0..count.div_ceil(4)).flat_map(|_| (self.next(1 << 32) as u32).to_le_bytes());
-        words.take(count).collect()
+        let bytes = (0..count).map(|_| self.next(256).to_le_bytes()[0]);
+        bytes.collect()
     }
 }
 

@@ -1,7 +1,9 @@
 //! What is appended is read back, whatever the disk does meanwhile.
 
+use std::time::{Duration, Instant};
+
 use super::*;
-use crate::disk::DiskError;
+use crate::disk::{DiskError, RingDisk};
 use crate::storage::block::PAYLOAD_BYTES_MAX;
 
 const FULL: DiskError = DiskError::Full;
@@ -75,6 +77,58 @@ fn what_was_encrypted_and_synced_survives_too() {
 }
 
 #[test]
+fn a_file_of_the_system_is_read_as_it_was_written() {
+    let folder = Folder::new();
+    for key in [None, Some(key(1))] {
+        let path = folder.0.join(format!("file-{}", key.is_some()));
+        let disk = RingDisk::open(&path, u64::MAX, 8).unwrap();
+        let super_block = super_block(FileKind::Log, 3);
+        let mut log = FileWriter::new(disk, &super_block, key.as_ref(), 2);
+        let stream = Numbers(9).bytes(3 << 20);
+        let mut rest = &stream[..];
+        let begin = Instant::now();
+        while !log.is_finished() {
+            let count = log.append(&rest[..rest.len().min(100_000)]);
+            rest = &rest[count..];
+            if rest.is_empty() {
+                log.finish();
+            }
+            log.poll();
+            assert_eq!(log.error(), None);
+            assert!(begin.elapsed() < Duration::from_secs(60), "{log:?}");
+        }
+        let (read, outcome) = read(&path, key.as_ref()).unwrap();
+        assert_eq!(outcome, ReadOutcome::End);
+        assert!(read == stream);
+        let bytes = fs::metadata(&path).unwrap().len();
+        assert_eq!(bytes, log.file_bytes());
+    }
+}
+
+#[test]
+#[ignore = "prints rates; run it in release"]
+fn rates() {
+    for key in [None, Some(key(1))] {
+        let disk = MemoryDisk::default();
+        let mut log = writer(&disk, FileKind::Log, key.as_ref());
+        settle(&mut log);
+        let bytes = vec![7; 1000];
+        let (mut appending, mut count) = (Duration::ZERO, 0);
+        while count < 256 << 20 {
+            let begin = Instant::now();
+            while log.room() >= bytes.len() {
+                count += log.append(&bytes);
+            }
+            appending += begin.elapsed();
+            settle(&mut log);
+            disk.forget();
+        }
+        let rate = count as f64 / appending.as_secs_f64() / 1e9;
+        println!("{}: {rate:.2} GB/s", key.map_or("clear", |_| "encrypted"));
+    }
+}
+
+#[test]
 fn a_file_says_what_it_is() {
     let folder = Folder::new();
     for key in [None, Some(key(1)), Some(EncryptionKey::Aes256([4; 32]))] {
@@ -97,6 +151,20 @@ fn a_file_says_what_it_is() {
         let is_secret = !bytes.windows(64).any(|window| window == [5; 64]);
         assert_eq!(is_secret, key.is_some());
     }
+}
+
+#[test]
+fn a_short_block_holds_nothing_of_those_before() {
+    let disk = MemoryDisk::default();
+    let mut log = writer(&disk, FileKind::Log, None);
+    append(&mut log, &[5; 4 * PAYLOAD_BYTES_MAX]);
+    append(&mut log, b"short");
+    log.sync();
+    settle(&mut log);
+    let written = disk.written();
+    let last = &written[written.len() - 4096..];
+    assert_eq!(&last[64..69], b"short");
+    assert!(last[69..].iter().all(|&byte| byte == 0));
 }
 
 #[test]

@@ -69,11 +69,6 @@ impl Blob {
         }
     }
 
-    /// True if it has no elements; known at its end.
-    pub(super) fn is_empty(&self) -> bool {
-        self.found == 0
-    }
-
     fn problem(&self) -> Problem {
         match self.walk {
             Walk::Listpack(_) => Problem::Listpack,

@@ -175,6 +175,8 @@ pub struct Decoder {
     at: u64,
     /// Elements that were found.
     count: u64,
+    /// Fields of an entry of a stream, at most.
+    pairs_max: u64,
 }
 
 impl Decoder {
@@ -230,6 +232,7 @@ impl Decoder {
             strings: Strings::default(),
             at,
             count: 0,
+            pairs_max: u64::MAX,
         })
     }
 
@@ -249,6 +252,11 @@ impl Decoder {
     /// strings at most.
     pub fn allow(&mut self, bytes: usize) {
         self.strings.allow(bytes);
+    }
+
+    /// Has it refuse entries of a stream with more fields, before it walks these.
+    pub fn limit_fields(&mut self, pairs_max: u64) {
+        self.pairs_max = pairs_max;
     }
 
     /// Bytes that it holds of strings that it has unpacked.
@@ -378,7 +386,8 @@ impl Decoder {
                 return Ok(Found::String(span));
             }
             (_, Encoding::Stream(version)) => {
-                self.state = State::Stream(Box::new(Stream::begin(version, cursor)?));
+                self.state =
+                    State::Stream(Box::new(Stream::begin((version, self.pairs_max), cursor)?));
                 return Ok(Found::Nothing);
             }
             (_, Encoding::Nodes | Encoding::Ziplists) => {
@@ -492,11 +501,8 @@ impl Decoder {
             self.count += 1;
             return Ok(found);
         }
+        // A node of a list may be empty, as long as others are not.
         self.at = blob.end;
-        // An empty node of a list is none that Redis writes.
-        if blob.is_empty() {
-            return Err(Problem::Empty.into());
-        }
         self.state = State::Nodes(*left);
         Ok(Found::Nothing)
     }

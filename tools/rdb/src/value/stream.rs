@@ -28,6 +28,8 @@ use crate::window::{Cursor, Window};
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 const ID_BYTES: u64 = 16;
+/// Elements of a node that a step walks, beside those that are no fields.
+const ELEMENTS_AT_ONCE: u64 = 1 << 12;
 
 /// The ID of an entry of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -122,6 +124,23 @@ impl IdSum {
     }
 }
 
+/// What of a node is walked.
+#[derive(Clone, Copy, Debug)]
+enum Walk {
+    /// The names of the first entry's fields.
+    Names,
+    /// An entry comes.
+    Head,
+    /// The fields of an entry.
+    Entry {
+        id: Id,
+        places: FieldPlaces,
+        /// Elements of it before the last.
+        elements: u64,
+        is_deleted: bool,
+    },
+}
+
 /// A node that is read.
 #[derive(Clone, Debug)]
 struct Node {
@@ -138,6 +157,9 @@ struct Node {
     /// Elements that it has, if it says so, and those that were read.
     declared: Option<u64>,
     elements: u64,
+    walk: Walk,
+    /// Elements that are left of what is walked.
+    left: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,6 +176,7 @@ enum Part {
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     version: u8,
+    pairs_max: u64,
     part: Part,
     node: Option<Node>,
     nodes: u64,
@@ -234,19 +257,27 @@ impl Node {
             deleted: 0,
             declared,
             elements: 0,
+            walk: Walk::Names,
+            left: 0,
         };
         node.entries = node.count(blob)?;
         node.deleted = node.count(blob)?;
         node.fields = node.count(blob)?;
         node.fields_at = node.at;
-        for _ in 0..node.fields {
-            node.element(blob)?;
-        }
-        let end = node.integer(blob)?;
-        if end != 0 || node.fields == 0 || node.entries + node.deleted == 0 {
+        node.left = node.fields;
+        if node.fields == 0 || node.entries + node.deleted == 0 {
             return Err(Problem::Stream);
         }
         Ok(node)
+    }
+
+    /// Walks elements that are left, as many as a step does. True if none is left.
+    fn walks(&mut self, blob: &[u8]) -> Result<bool, Problem> {
+        for _ in 0..self.left.min(ELEMENTS_AT_ONCE) {
+            self.element(blob)?;
+            self.left -= 1;
+        }
+        Ok(self.left == 0)
     }
 
     fn element(&mut self, blob: &[u8]) -> Result<Element, Problem> {
@@ -272,8 +303,40 @@ impl Node {
         Ok(count)
     }
 
-    /// The next entry; none if it was deleted.
-    fn entry(&mut self, blob: &[u8]) -> Result<Option<(Id, FieldPlaces)>, Problem> {
+    /// Goes on by one step: returns an entry of at most `pairs_max` fields that was walked, unless
+    /// it was deleted.
+    fn step(&mut self, blob: &[u8], pairs_max: u64) -> Result<Option<(Id, FieldPlaces)>, Problem> {
+        if matches!(self.walk, Walk::Head) {
+            self.begin_entry(blob, pairs_max)?;
+        }
+        if !self.walks(blob)? {
+            return Ok(None);
+        }
+        let last = self.integer(blob)?;
+        match std::mem::replace(&mut self.walk, Walk::Head) {
+            Walk::Names | Walk::Head if last == 0 => Ok(None),
+            Walk::Names | Walk::Head => Err(Problem::Stream),
+            Walk::Entry {
+                id,
+                places,
+                elements,
+                is_deleted,
+            } => {
+                if u64::try_from(last) != Ok(elements) {
+                    return Err(Problem::Stream);
+                }
+                let left = match is_deleted {
+                    true => &mut self.deleted,
+                    false => &mut self.entries,
+                };
+                *left = left.checked_sub(1).ok_or(Problem::Stream)?;
+                Ok((!is_deleted).then_some((id, places)))
+            }
+        }
+    }
+
+    /// Reads what an entry begins with.
+    fn begin_entry(&mut self, blob: &[u8], pairs_max: u64) -> Result<(), Problem> {
         let flags = self.integer(blob)?;
         // A difference of 64 bits stands there with a sign.
         let unsigned = |number: i64| u64::from_le_bytes(number.to_le_bytes());
@@ -287,30 +350,29 @@ impl Node {
             true => self.fields,
             false => self.count(blob)?,
         };
-        let places = FieldPlaces {
-            names_at: has_same.then_some(self.fields_at),
-            at: self.at,
-            count,
-        };
-        let elements = if has_same { count } else { 2 * count };
-        for _ in 0..elements {
-            self.element(blob)?;
-        }
-        let declared = self.integer(blob)?;
-        let all = elements + 3 + u64::from(!has_same);
-        if u64::try_from(declared) != Ok(all) || count == 0 {
+        let is_deleted = flags & DELETED != 0;
+        if count == 0 {
             return Err(Problem::Stream);
         }
-        let left = match flags & DELETED != 0 {
-            true => &mut self.deleted,
-            false => &mut self.entries,
+        if count > pairs_max && !is_deleted {
+            return Err(Problem::Fields(count));
+        }
+        self.left = if has_same { count } else { 2 * count };
+        self.walk = Walk::Entry {
+            id,
+            places: FieldPlaces {
+                names_at: has_same.then_some(self.fields_at),
+                at: self.at,
+                count,
+            },
+            elements: self.left + 3 + u64::from(!has_same),
+            is_deleted,
         };
-        *left = left.checked_sub(1).ok_or(Problem::Stream)?;
-        Ok((flags & DELETED == 0).then_some((id, places)))
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
-        self.entries + self.deleted == 0
+        self.entries + self.deleted == 0 && matches!(self.walk, Walk::Head)
     }
 
     fn check_end(&self, blob: &[u8]) -> Result<(), Problem> {
@@ -338,9 +400,14 @@ fn ordered(
 }
 
 impl Stream {
-    pub(super) fn begin(version: u8, cursor: &mut Cursor<'_>) -> Result<Self, Stop> {
+    /// Begins a stream of a version of its form, whose entries have at most `pairs_max` fields.
+    pub(super) fn begin(
+        (version, pairs_max): (u8, u64),
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Self, Stop> {
         Ok(Self {
             version,
+            pairs_max,
             part: Part::Nodes,
             node: None,
             nodes: cursor.count(ID_BYTES)?,
@@ -455,7 +522,7 @@ impl Stream {
             self.node = None;
             return Ok((Found::Nothing, end));
         }
-        let Some((id, places)) = node.entry(blob)? else {
+        let Some((id, places)) = node.step(blob, self.pairs_max)? else {
             return Ok((Found::Nothing, before));
         };
         self.follow(id, Problem::Stream)?;
@@ -541,5 +608,59 @@ impl Stream {
         self.part = Part::Owned(owned);
         self.last = None;
         Ok(Found::Consumer(name, seen_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::write::{self, StreamNodes, types};
+    use crate::{Decoder, Error, Item, Packer, Problem, Step, Window};
+
+    use super::*;
+
+    const FIELDS: u64 = 3 * ELEMENTS_AT_ONCE;
+
+    /// The nodes of a stream whose only entry has many fields.
+    fn of_many_fields() -> Vec<u8> {
+        let (mut nodes, mut packer) = (Vec::new(), Packer::default());
+        let texts: Vec<_> = (0..FIELDS).map(|field| field.to_string()).collect();
+        let texts = texts.iter().map(|text| (text.as_bytes(), text.as_bytes()));
+        let mut written = StreamNodes::default();
+        written.push(&mut nodes, Id { ms: 1, number: 1 }, texts, &mut packer);
+        let mut value = Vec::new();
+        write::length(&mut value, written.finish(&mut nodes, &mut packer));
+        value.extend(nodes);
+        value
+    }
+
+    /// Steps until the entry, and whether it was refused.
+    fn steps(value: &[u8], pairs_max: u64) -> (u64, Option<Problem>) {
+        let mut decoder = Decoder::new(types::STREAM, 0).expect("a type");
+        decoder.limit_fields(pairs_max);
+        let mut steps = 0;
+        loop {
+            match decoder.next(Window::whole(value)) {
+                Ok(Step::Item(Item::Entry(_, fields))) => {
+                    assert_eq!((fields.pairs(), fields.count()), (FIELDS, 12_288));
+                    return (steps, None);
+                }
+                Ok(Step::Room(bytes)) => decoder.allow(bytes),
+                Ok(Step::Busy) => steps += 1,
+                Ok(step) => panic!("{step:?}"),
+                Err(Error { problem, .. }) => return (steps, Some(problem)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_walks_some_fields_and_too_many_are_refused_before() {
+        let value = of_many_fields();
+        let (all, refused) = steps(&value, FIELDS);
+        assert_eq!(refused, None);
+        let (few, refused) = steps(&value, FIELDS - 1);
+        assert_eq!(refused, Some(Problem::Fields(FIELDS)));
+        // Names and values, the last of each by the step that ends them.
+        let walked = FIELDS / ELEMENTS_AT_ONCE - 1;
+        assert!(few >= walked && all >= few + walked, "{few} of {all}");
     }
 }

@@ -3,6 +3,7 @@
 use farcore::{Expiry, ExpiryCondition};
 
 use super::Refusal;
+use crate::databases::{OUT_OF_RANGE, number as database_number};
 use crate::glob::PATTERN_BYTES_MAX;
 use crate::types::sorted::score::parsed_score;
 use crate::words::{NO_FLOAT, NO_INTEGER, parsed_integer};
@@ -22,6 +23,40 @@ pub(super) fn number(text: &[u8], min: usize, refusal: &str) -> Result<usize, Re
     let number = integer(text).map_err(|_| Refusal::from(refusal))?;
     let number = usize::try_from(number).ok().filter(|number| *number >= min);
     number.ok_or_else(|| refusal.into())
+}
+
+/// The number of a database that a client names.
+pub(super) fn database(text: &[u8]) -> Result<u8, Refusal> {
+    let value = integer(text)?;
+    if i32::try_from(value).is_err() {
+        return Err(
+            "ERR value is out of range, value must between -2147483648 and 2147483647".into(),
+        );
+    }
+    database_number(value).ok_or_else(|| OUT_OF_RANGE.into())
+}
+
+/// A cursor as C reads an unsigned number: it may have a sign, and no text is 0.
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Refusal> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let number = match text {
+        [] => Some(0),
+        _ => std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| digits.parse::<u64>().ok()),
+    };
+    let number = number.filter(|_| is_number || text.is_empty());
+    let number = number.ok_or("ERR invalid cursor")?;
+    Ok(if is_negative {
+        number.wrapping_neg()
+    } else {
+        number
+    })
 }
 
 /// A finite or infinite number as Redis takes it.

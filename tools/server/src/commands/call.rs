@@ -304,7 +304,8 @@ impl<'a> Call<'a> {
     fn reply_refused(&mut self, operation: &Operation<'_>, kind: ReplyKind, error: &Error) -> Flow {
         let answer = refused(operation, error);
         if let Answer::Failed(error) = answer {
-            self.serving.note_failure(&error_text(error));
+            let command = self.connection.command_place;
+            (self.serving).note_failed_call(command, &error_text(error));
         }
         self.reply(|writer| write_answer(kind, &answer, writer))
     }
@@ -333,7 +334,8 @@ impl<'a> Call<'a> {
         let connection = &mut *self.connection;
         let mut part = connection.sent_parts.take().unwrap_or_else(|| {
             let parts = Box::new(JoinedReply::new(kind, count));
-            connection.pending.push_back(Pending::Joined(parts));
+            let command = connection.command_place;
+            (connection.pending).push_back(Pending::Joined(parts, command));
             0
         });
         // The last promise is this command's.
@@ -355,7 +357,10 @@ impl<'a> Call<'a> {
                 }
                 Err(Refused::Error(error)) => {
                     let answer = refused(&operation(self, part), &error);
-                    self.connection.fulfil_part(number, place, &answer);
+                    let failed = self.connection.fulfil_part(number, place, &answer);
+                    if let Some(failed) = failed {
+                        (self.serving).note_failed_call(failed.command, &failed.text);
+                    }
                 }
             }
             part += 1;
@@ -429,7 +434,7 @@ impl<'a> Call<'a> {
         self.connection.waits_since_ms = 0;
         self.connection.account.end_wait();
         let text = shortage.to_string();
-        self.serving.note_failure(&text);
+        (self.serving).note_failed_call(self.connection.command_place, &text);
         self.reply(|writer| writer.error(&text))
     }
 

@@ -1,12 +1,15 @@
 //! The commands that scripts call: which they may, and of which keys.
 
+use std::sync::LazyLock;
+
 use super::command::MoreKeys;
 use super::key_places::KeyPlaces;
 use super::pausing::REPLICATED;
 use super::rights::{Words, check, note_patterns, object_of};
 use super::subcommand::find_subcommand;
-use super::{Command, find, transactions};
+use super::{COMMANDS, Command, find, transactions};
 use crate::conn::connection::Connection;
+use crate::resp::Arguments;
 use crate::serving::Serving;
 use crate::users::denials::Context;
 use crate::users::selector::Denied;
@@ -50,18 +53,29 @@ pub(crate) struct CalledCommand {
     pub(crate) needs_memory: bool,
     /// A read-only script may not call it, though it writes no key.
     pub(crate) is_replicated: bool,
-    pub(crate) keys: CalledKeys,
+    command: &'static Command,
+}
+
+impl CalledCommand {
+    /// Its keys among its words.
+    pub(crate) fn keys(&self, words: &Arguments, input: &[u8]) -> CalledKeys {
+        called_keys(self.command, words, input)
+    }
 }
 
 /// The command that a script calls.
 ///
 /// # Errors
 /// There is none, or scripts do not call it; as Redis.
-pub(crate) fn called_by_script(words: &[Vec<u8>]) -> std::result::Result<CalledCommand, String> {
+pub(crate) fn called_by_script(
+    words: &Arguments,
+    input: &[u8],
+) -> std::result::Result<CalledCommand, String> {
     const UNKNOWN: &str = "ERR Unknown Redis command called from script";
-    let name = words.first().map(Vec::as_slice).unwrap_or_default();
+    let mut all = words.iter(input);
+    let name = all.next().unwrap_or_default();
     let command = find(name).ok_or(UNKNOWN)?;
-    let is_word_known = match words.get(1) {
+    let is_word_known = match all.next() {
         Some(word) if !command.subcommands.is_empty() => {
             find_subcommand(command.subcommands, word).is_some()
                 || word.eq_ignore_ascii_case(b"help")
@@ -74,20 +88,37 @@ pub(crate) fn called_by_script(words: &[Vec<u8>]) -> std::result::Result<CalledC
     if !command.takes(words.len()) {
         return Err("ERR Wrong number of args calling Redis command from script".to_owned());
     }
-    if command.has_flag("noscript") || NOT_CALLED.contains(&command.name) {
+    let traits = TRAITS.get(command.place()).copied().unwrap_or_default();
+    if !traits.is_callable {
         return Err("ERR This Redis command is not allowed from script".to_owned());
     }
     Ok(CalledCommand {
         name: command.name,
         writes: command.writes,
         needs_memory: command.needs_memory,
-        is_replicated: REPLICATED.contains(&command.name),
-        keys: called_keys(command, words),
+        is_replicated: traits.is_replicated,
+        command,
     })
 }
 
-fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
-    let places = command.keys_in(words.len(), |place| &words[place]);
+/// What scripts may do with a command, which its name tells.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traits {
+    is_callable: bool,
+    is_replicated: bool,
+}
+
+/// Those of all commands, by their place in the table.
+static TRAITS: LazyLock<Vec<Traits>> = LazyLock::new(|| {
+    let traits = COMMANDS.iter().map(|command| Traits {
+        is_callable: !command.has_flag("noscript") && !NOT_CALLED.contains(&command.name),
+        is_replicated: REPLICATED.contains(&command.name),
+    });
+    traits.collect()
+});
+
+fn called_keys(command: &Command, words: &Arguments, input: &[u8]) -> CalledKeys {
+    let places = command.keys_in(words.len(), |place| words.get(place, input));
     let is_about_all = places.is_empty()
         && command.more_keys == MoreKeys::None
         && !transactions::touches_no_shard(command);
@@ -101,14 +132,14 @@ fn called_keys(command: &Command, words: &[Vec<u8>]) -> CalledKeys {
 pub(crate) fn refused_in_script(
     serving: &mut Serving,
     connection: &Connection,
-    words: &[Vec<u8>],
+    (words, input): (&Arguments, &[u8]),
 ) -> Option<String> {
-    let command = find(words.first()?)?;
+    let command = find(words.iter(input).next()?)?;
     let user = connection.user.now();
     let asked = Words::new(
         (command, serving.shared.users.catalogue),
         words.len(),
-        |place| &words[place][..],
+        |place| words.get(place, input),
     );
     note_patterns(connection, &user, &asked);
     let denied = check(&user, &asked).err()?;

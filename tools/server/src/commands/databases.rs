@@ -9,12 +9,15 @@ use std::time::Instant;
 
 use farcore::{Answer, Core, Cursor, Operation, ScanOptions};
 
-use super::arguments::{integer, is_option};
+use super::arguments::{database, integer, is_option};
+use super::client_walk::ClientWalk;
 use super::renames;
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::cores::message::Message;
+use crate::cores::message::{Message, Question};
 use crate::cores::shared::Shared;
-use crate::databases::{Counts, DATABASES, Database, ORDER_KEY, OUT_OF_RANGE, number, shown_key};
+use crate::databases::{
+    Clearing, Counts, DATABASES, Database, ORDER_KEY, OUT_OF_RANGE, number, shown_key,
+};
 use crate::steps;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -23,6 +26,12 @@ type Result = std::result::Result<Flow, Refusal>;
 const KEYS_A_STEP: usize = 256;
 
 impl Call<'_> {
+    /// True if the command may wait until a database is cleared: under a section, that would wait
+    /// for it.
+    pub(super) fn may_wait_for_clear(&self) -> bool {
+        self.plan.is_none() && !self.core.is_under_section()
+    }
+
     /// The connection's database, for what is about the keys of one; `None` if it has all that
     /// there are.
     pub(super) fn database_among_several(&self) -> Option<Database> {
@@ -32,7 +41,7 @@ impl Call<'_> {
 }
 
 pub(super) fn select(call: &mut Call<'_>) -> Result {
-    let selected = number(integer(call.argument(1))?).ok_or(OUT_OF_RANGE)?;
+    let selected = database(call.argument(1))?;
     call.connection.database = selected;
     Ok(call.ok())
 }
@@ -40,7 +49,9 @@ pub(super) fn select(call: &mut Call<'_>) -> Result {
 pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
     let parsed = |place, what: &str| {
         let text = format!("ERR invalid {what} DB index");
-        integer(call.argument(place)).map_err(|_| Refusal(text))
+        let number = integer(call.argument(place)).ok();
+        let number = number.filter(|number| i32::try_from(*number).is_ok());
+        number.ok_or(Refusal(text))
     };
     let (one, other) = (parsed(1, "first")?, parsed(2, "second")?);
     let (one, other) = number(one).zip(number(other)).ok_or(OUT_OF_RANGE)?;
@@ -52,6 +63,11 @@ pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
             Err(error) => Err(error),
         };
         output.leave(&mut core);
+        let question = |start, answers| Question::MoveWaits { start, answers };
+        let mut walk = ClientWalk::new(&shared);
+        while shared.waiting.clients() > 0 && walk.next((&shared, &core), question).await.is_some()
+        {
+        }
         output.finish(protocol, swapped, |writer, ()| writer.simple("OK"));
         core
     }))
@@ -104,13 +120,15 @@ pub(crate) async fn look(core: &mut Core, shared: &Shared) -> farcore::Result<()
 }
 
 pub(super) fn move_to(call: &mut Call<'_>) -> Result {
-    let selected = number(integer(call.argument(2))?).ok_or(OUT_OF_RANGE)?;
+    let selected = database(call.argument(2))?;
     let databases = &call.serving.shared.databases;
     let target = databases.of(selected);
     if target == call.database() {
         return Err("ERR source and destination objects are the same".into());
     }
-    databases.note_used(target);
+    if !databases.note_used(target) && call.may_wait_for_clear() {
+        return Ok(Flow::Later);
+    }
     let from = call.key().to_vec();
     let to = target.stored(shown_key(&from)).into_owned();
     Ok(renames::move_between(call, from, to))
@@ -178,35 +196,38 @@ async fn page_of(core: &mut Core, at: Cursor) -> farcore::Result<farcore::ScanPa
 }
 
 pub(super) fn flushall(call: &mut Call<'_>) -> Result {
-    flush(call, None)
+    flush(call, None, false)
 }
 
 pub(super) fn flushdb(call: &mut Call<'_>) -> Result {
     let database = call.database_among_several();
-    flush(call, database)
+    let is_alone = database.is_none();
+    flush(call, database, is_alone)
 }
 
-/// Removes the keys of one database, or all.
-fn flush(call: &mut Call<'_>, database: Option<Database>) -> Result {
+/// Removes the keys of one database, or all. Those of one that is the only one are all.
+fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Result {
     let is_known = |option| is_option(option, "async") || is_option(option, "sync");
     if call.count() > 2 || (call.count() == 2 && !is_known(call.argument(1))) {
         return Err(SYNTAX.into());
     }
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
+        let clearing = is_of_one.then(|| shared.databases.clear());
+        let is_alone = clearing.as_ref().is_none_or(Clearing::is_alone);
         let cleared = match database {
             // What SWAPDB has stored must stay, or a restart would undo it.
             None if shared.saving.is_durable() && shared.databases.are_swapped() => {
                 clear(&mut core, None).await
             }
-            None => core.clear().await.map(|_| ()),
-            Some(database) => clear(&mut core, Some(database)).await,
+            None if is_alone => core.clear().await.map(|_| ()),
+            database => clear(&mut core, Some(database.unwrap_or_default())).await,
         };
-        if cleared.is_ok() {
-            for core in &shared.cores {
-                if core.trackers.load(Ordering::Acquire) > 0 {
-                    core.send(Message::ForgetTracked);
-                }
+        drop(clearing);
+        // Some keys may be removed though others are not.
+        for core in &shared.cores {
+            if core.trackers.load(Ordering::Acquire) > 0 {
+                core.send(Message::ForgetTracked);
             }
         }
         output.finish(protocol, cleared, |writer, ()| writer.simple("OK"));

@@ -9,6 +9,7 @@ use super::table::find;
 use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
 use crate::durability::{LOADING, UNSAVED};
+use crate::figures::counters::NO_COMMAND;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::Arguments;
@@ -38,8 +39,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if call.connection.tracker.is_some() {
                 tracking::note_run(call, command);
             }
-            let counters = call.serving.counters();
-            if let Some(counters) = counters.calls.get(command.place()) {
+            let place = usize::from(call.connection.command_place);
+            if let Some(counters) = call.serving.counters().calls.get(place) {
                 counters.calls.add(u64::from(!is_counted));
                 if flow.is_err() {
                     counters.failed.add(1);
@@ -99,22 +100,34 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
 /// with `left` others after it.
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     call.serving.shared.note_large_value();
-    let flow = match admitted(call, call.count() + 1 + left) {
-        Ok(command) if call.serving.shared.pause.is_on() && pausing::holds(call, command) => {
-            return Flow::Later;
+    let (flow, command) = match admitted(call, call.count() + 1 + left) {
+        Ok(command) => {
+            if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
+                return Flow::Later;
+            }
+            let flow = run_with_stored_keys(call, command, |call, command| {
+                long_set::run(call, command.name, bytes, left)
+            });
+            if flow == Ok(Flow::Later) {
+                return Flow::Later;
+            }
+            let is_counted = call.connection.is_executing() && call.connection.script.is_none();
+            let place = call.connection.command_place;
+            if let Some(counters) = call.serving.counters().calls.get(usize::from(place)) {
+                counters.calls.add(u64::from(!is_counted));
+            }
+            (flow, place)
         }
-        Ok(command) => run_with_stored_keys(call, command, |call, command| {
-            long_set::run(call, command.name, bytes, left)
-        }),
         Err(refusal) => {
             call.connection.stored_keys = StoredKeys::Unknown;
-            Err(refusal)
+            (Err(refusal), NO_COMMAND)
         }
     };
+    call.serving.counters().commands.add(1);
     match flow {
         Ok(flow) => flow,
         Err(Refusal(text)) => {
-            call.serving.note_failure(&text);
+            call.serving.note_failed_call(command, &text);
             call.reply(|writer| writer.error(&text))
         }
     }
@@ -184,6 +197,7 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         return Err(OUT_OF_MEMORY.into());
     }
     call.connection.last_command = command.name;
+    call.connection.command_place = u8::try_from(command.place()).unwrap_or(NO_COMMAND);
     Ok(command)
 }
 

@@ -9,7 +9,7 @@
 
 use farcore::{Core, TreeBound, TreePage};
 
-use super::arguments::{integer, is_option, pattern};
+use super::arguments::{cursor, integer, is_option, pattern};
 use super::trees::{entries, gather, length_of, send, size_of_page, small};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::events::classes::EventClasses;
@@ -49,11 +49,9 @@ type Page<'a> = (Vec<Entry<'a>>, u64);
 
 impl Scan {
     pub(super) fn of(call: &Call<'_>, kind: Kind) -> std::result::Result<Self, Refusal> {
-        let cursor = std::str::from_utf8(call.argument(2)).ok();
-        let cursor = cursor.and_then(|cursor| cursor.parse::<u64>().ok());
         let mut scan = Self {
             kind,
-            cursor: cursor.ok_or("ERR invalid cursor")?,
+            cursor: cursor(call.argument(2))?,
             count: ELEMENTS,
             pattern: None,
             names_only: kind == Kind::Set,

@@ -2,7 +2,7 @@
 
 use farcore::{Core, Cursor, Error, Operation};
 
-use super::arguments::{is_option, pattern};
+use super::arguments::{cursor, is_option, pattern};
 use super::key_walk::{Names, Walk};
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::conn::joined_reply::JoinedReplyKind;
@@ -95,11 +95,9 @@ struct Scan {
 
 impl Scan {
     fn of(call: &Call<'_>) -> std::result::Result<Self, Refusal> {
-        let word = std::str::from_utf8(call.argument(1)).ok();
-        let word = word.and_then(|word| word.parse().ok());
         let mut scan = Self {
             database: call.database_among_several(),
-            word: word.ok_or("ERR invalid cursor")?,
+            word: cursor(call.argument(1))?,
             pattern: None,
             entries: usize::try_from(SCAN_KEYS).unwrap_or(1),
             type_name: None,

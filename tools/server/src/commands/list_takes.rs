@@ -171,6 +171,24 @@ pub(super) fn brpop(call: &mut Call<'_>) -> Result {
     blocking_pop(call, Side::Right)
 }
 
+/// How many elements are taken at most, as the arguments from a place on say.
+pub(super) fn taken_count(
+    call: &Call<'_>,
+    mut place: usize,
+) -> std::result::Result<usize, Refusal> {
+    let mut count = None;
+    while place < call.count() {
+        let is_last = place + 1 == call.count();
+        if count.is_some() || is_last || !is_option(call.argument(place), "count") {
+            return Err(SYNTAX.into());
+        }
+        let refusal = "ERR count should be greater than 0";
+        count = Some(number(call.argument(place + 1), 1, refusal)?);
+        place += 2;
+    }
+    Ok(count.unwrap_or(1))
+}
+
 /// What the arguments from the number of keys on want.
 fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal> {
     let keys = number(
@@ -184,15 +202,7 @@ fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal
         return Err(SYNTAX.into());
     }
     let side = side(call.argument(end))?;
-    let count = match call.count() - end - 1 {
-        0 => 1,
-        2 if is_option(call.argument(end + 1), "count") => number(
-            call.argument(end + 2),
-            1,
-            "ERR count should be greater than 0",
-        )?,
-        _ => return Err(SYNTAX.into()),
-    };
+    let count = taken_count(call, end + 1)?;
     Ok(Wanted::Elements {
         keys: distinct_keys(call, first..end),
         side,

@@ -5,11 +5,11 @@
 
 use farcore::{Condition, Error, Expiry, PutOptions, PutOutcome};
 
-use super::arguments::{integer, is_option};
+use super::arguments::{database, is_option};
 use super::tree_moves::{PAGE_BYTES, TreeCopy};
 use super::trees::{Step, finish};
 use super::{Call, Flow, Refusal, SYNTAX, read_of};
-use crate::databases::{OUT_OF_RANGE, number, shown_key};
+use crate::databases::shown_key;
 use crate::events::classes::EventClasses;
 use crate::long::copy::{Old, ValueUse, hold_value, put_segments};
 use crate::memory::Charge;
@@ -189,7 +189,7 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
             replaces = true;
         } else if is_option(option, "db") && place + 1 < call.count() {
             place += 1;
-            selected = number(integer(call.argument(place))?).ok_or(OUT_OF_RANGE)?;
+            selected = database(call.argument(place))?;
         } else {
             return Err(SYNTAX.into());
         }
@@ -197,7 +197,9 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
     }
     let databases = &call.serving.shared.databases;
     let database = databases.of(selected);
-    databases.note_used(database);
+    if !databases.note_used(database) && call.may_wait_for_clear() {
+        return Ok(Flow::Later);
+    }
     let from = call.key_at(1).to_vec();
     let to = database.stored(shown_key(call.key_at(2))).into_owned();
     if from == to {

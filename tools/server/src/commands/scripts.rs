@@ -2,23 +2,25 @@
 //!
 //! A script runs as a transaction of one command: `EVAL` queues itself, the sections of its keys
 //! are entered, and it is replayed under them. Then it begins, and calls its commands one after
-//! the other (`turn/scripting.rs`). Within `EXEC` it is replayed already.
+//! the other (`turn/scripting.rs`). Within `EXEC` it is replayed already. If the core has just left
+//! an entry of these sections, it begins where it is parsed.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use farcore::constants::{KEY_BYTES_MAX, SECTION_KEYS_MAX};
-use farcore_script::{Job, SCRIPT_BYTES_MAX, Script, Step};
+use farcore_script::{SCRIPT_BYTES_MAX, Script, Step};
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
 use super::{Call, Flow, Refusal};
 use crate::cores::message::{KilledScripts, Question};
+use crate::exec::script_queues::Entry;
 use crate::exec::script_run::{Next, ScriptRun};
-use crate::exec::transaction::{Added, BESIDE_BYTES, Queue};
+use crate::exec::transaction::{Added, BESIDE_BYTES, Queue, Reach};
 use crate::memory_limit::OUT_OF_MEMORY;
 use crate::resp::{Protocol, Writer};
-use crate::scripts::{SLICE_INSTRUCTIONS, owner_of, sha_of_words};
+use crate::scripts::{Sha, owner_of};
 use crate::steps;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -88,6 +90,12 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         false => script_of(call)?,
     };
     admit(call, &script, is_read_only)?;
+    let is_everywhere = call.serving.shared.cores.len() == 1 || !stays_at_keys(call, &script);
+    let reach = reach_of(call, keys, is_everywhere);
+    if let Some(entry) = free_entry(call, reach) {
+        run_at_once(call, (script, keys, is_read_only), (reach, entry))?;
+        return Ok(Flow::Done);
+    }
     let bytes = call.arguments.span_bytes() + call.count() * BESIDE_BYTES;
     let kept = call.connection.account.may_have(bytes);
     kept.map_err(|shortage| Refusal(shortage.to_string()))?;
@@ -105,22 +113,66 @@ fn evaluate(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         }
     }
     steps::count_copied(bytes);
+    queue.reach = reach;
     let (mut near, database) = (Vec::new(), call.database());
-    for place in FIRST_KEY..FIRST_KEY + keys {
+    let is_far = call.serving.shared.is_far_memory_used();
+    for place in FIRST_KEY..FIRST_KEY + if is_far { keys } else { 0 } {
         steps::count(1);
         let key = database.stored(call.argument(place));
-        queue.reach.add(call.core.shard_of(&key));
         if near.len() < SECTION_KEYS_MAX && key.len() <= KEY_BYTES_MAX {
             near.push(key.into_owned());
         }
     }
-    if call.serving.shared.cores.len() == 1 || !stays_at_keys(call, &script) {
-        // It may have any key.
-        queue.reach.add_all();
-    }
     near.sort_unstable();
     near.dedup();
     Ok(call.run_alone(queue, near))
+}
+
+/// The shards of a script's keys, or all.
+fn reach_of(call: &Call<'_>, keys: usize, is_everywhere: bool) -> Reach {
+    let mut reach = Reach::default();
+    if is_everywhere {
+        // It may have any key.
+        reach.add_all();
+        return reach;
+    }
+    let database = call.database();
+    for place in FIRST_KEY..FIRST_KEY + keys {
+        steps::count(1);
+        reach.add(call.core.shard_of(&database.stored(call.argument(place))));
+    }
+    reach
+}
+
+/// The entry under which a script may begin where it is parsed.
+fn free_entry(call: &mut Call<'_>, reach: Reach) -> Option<Entry> {
+    // Its keys may have to be looked at first; and what a client caches is noted as it is replayed.
+    let may_begin = call.plan.is_none()
+        && call.connection.tracker.is_none()
+        && !call.serving.shared.is_far_memory_used();
+    let queues = &mut call.serving.script_queues;
+    may_begin.then(|| queues.take_free(reach, call.number))?
+}
+
+/// Runs a script under an entry, as far as it comes now.
+fn run_at_once(
+    call: &mut Call<'_>,
+    (script, keys, is_read_only): (Arc<Script>, usize, bool),
+    (reach, entry): (Reach, Entry),
+) -> std::result::Result<(), Refusal> {
+    let queue = Queue {
+        is_alone: true,
+        reach,
+        ..Queue::default()
+    };
+    let mut transaction = call.serving.spares.take_transaction();
+    transaction.outer = call.connection.transaction.take();
+    call.connection.transaction = Some(transaction);
+    call.connection.replay(queue);
+    let begun = begin(call, (script, keys, is_read_only));
+    let (number, connection) = (call.number, &mut *call.connection);
+    call.serving.run_at_once(number, connection, entry);
+    begun
 }
 
 /// The script whose text the command has.
@@ -171,14 +223,14 @@ fn admit(call: &Call<'_>, script: &Script, is_read_only: bool) -> std::result::R
 /// The script that the command names by its digest; `None` while its owner is asked. That may be
 /// this core: a script that it is to keep may be among its messages.
 fn known(call: &mut Call<'_>) -> std::result::Result<Option<Arc<Script>>, Refusal> {
-    let sha = sha_of_words(call.argument(1)).ok_or(NO_SCRIPT)?;
-    if let Some(script) = call.serving.scripts.find(&sha) {
+    let sha = Sha::of(call.argument(1)).ok_or(NO_SCRIPT)?;
+    if let Some(script) = call.serving.scripts.find(sha.as_str()) {
         let script = Arc::clone(script);
         call.connection.script_lookup = None;
         return Ok(Some(script));
     }
     let shared = Arc::clone(&call.serving.shared);
-    let owner = owner_of(&sha, shared.cores.len());
+    let owner = owner_of(sha.as_str(), shared.cores.len());
     let generation = call.serving.scripts.generation;
     match call.connection.script_lookup.take() {
         Some(lookup) if lookup.0 == generation => match lookup.1.take_one() {
@@ -194,7 +246,7 @@ fn known(call: &mut Call<'_>) -> std::result::Result<Option<Arc<Script>>, Refusa
             Some(_) => Err(NO_SCRIPT.into()),
         },
         _ => {
-            let wanted = std::iter::once((owner, sha));
+            let wanted = std::iter::once((owner, sha.as_str().to_owned()));
             let answers = shared.question_each(wanted, Question::FindScript);
             call.connection.script_lookup = Some(Box::new((generation, answers)));
             Ok(None)
@@ -214,33 +266,27 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         script_of(call)?
     };
     admit(call, &script, is_read_only)?;
+    begin(call, (script, keys, is_read_only))?;
+    Ok(Flow::Done)
+}
+
+/// Begins a script whose connection holds sections: it is to go on.
+fn begin(
+    call: &mut Call<'_>,
+    (script, keys, is_read_only): (Arc<Script>, usize, bool),
+) -> std::result::Result<(), Refusal> {
     let memory_bytes = memory_bytes(call);
-    let words = |places: std::ops::Range<usize>| {
-        places
-            .map(|place| call.argument(place).to_vec())
-            .collect::<Vec<_>>()
-    };
-    let end = FIRST_KEY + keys;
-    if call.connection.tracker.is_some() {
-        let keys = words(FIRST_KEY..end);
-        if let Some(tracker) = &mut call.connection.tracker {
-            tracker.script_keys = keys;
-        }
+    let mut job = call.serving.scripts.job(&script);
+    job.words
+        .reserve(call.count() - FIRST_KEY, call.arguments.span_bytes());
+    for place in FIRST_KEY..call.count() {
+        job.words.push(call.argument(place));
     }
-    let words = |places: std::ops::Range<usize>| {
-        places
-            .map(|place| call.argument(place).to_vec())
-            .collect::<Vec<_>>()
-    };
-    let job = Job {
-        script: Arc::clone(&script),
-        keys: words(FIRST_KEY..end),
-        arguments: words(end..call.count()),
-        is_resp3: call.connection.protocol == Protocol::Resp3,
-        memory_bytes,
-        slice: SLICE_INSTRUCTIONS,
-        only_compiles: false,
-    };
+    (job.keys, job.memory_bytes) = (keys, memory_bytes);
+    job.is_resp3 = call.connection.protocol == Protocol::Resp3;
+    if let Some(tracker) = &mut call.connection.tracker {
+        tracker.script_keys = job.words.iter().take(keys).map(<[u8]>::to_vec).collect();
+    }
     let interpreter = call.serving.scripts.interpreter().map_err(Refusal)?;
     let reach = call.connection.replayed_reach().unwrap_or_default();
     let cores = call.serving.shared.cores.len();
@@ -249,8 +295,10 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
         is_read_only: is_read_only || script.is_read_only,
         script,
         interpreter: Some(interpreter),
-        next: Some(Next::Step(Step::Run(Box::new(job)))),
+        next: Some(Next::Step(Step::Run(job))),
         started: Instant::now(),
+        turns: 0,
+        resumes: 0,
         has_written: false,
         reach: (!is_everywhere).then_some(reach),
         end: None,
@@ -264,7 +312,7 @@ fn start(call: &mut Call<'_>, by_sha: bool, is_read_only: bool) -> Result {
     };
     call.serving.scripts.running.push(call.number);
     call.connection.begin_script(Box::new(run));
-    Ok(Flow::Done)
+    Ok(())
 }
 
 /// Bytes that the interpreter of a script may take.
@@ -292,7 +340,10 @@ fn load(call: &mut Call<'_>) -> Result {
 fn exists(call: &mut Call<'_>) -> Result {
     super::arguments::at_most("digests of SCRIPT EXISTS", (call.count() - 2, DIGESTS_MAX))?;
     let wanted: Vec<_> = (2..call.count())
-        .map(|place| sha_of_words(call.argument(place)).unwrap_or_default())
+        .map(|place| {
+            let sha = Sha::of(call.argument(place));
+            sha.map_or_else(String::new, |sha| sha.as_str().to_owned())
+        })
         .collect();
     let (shared, wanted) = (Arc::clone(&call.serving.shared), Arc::new(wanted));
     Ok(call.task(move |core, output, protocol| async move {

@@ -1,13 +1,15 @@
 //! Commands that remove the members of the least or greatest scores: of one sorted set, or of the
 //! first that has some, and those of them that wait until there is one.
 
+use std::rc::Rc;
+
 use farcore::{Core, Error, TreeOp, TreeView};
 
 use super::arguments::{is_option, number};
-use super::list_takes::{distinct_keys, start, start_or_wait, timeout_ms};
+use super::list_takes::{distinct_keys, start, start_or_wait, taken_count, timeout_ms};
 use super::trees::{Step, ask, finish, length_of};
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::databases::shown_key;
+use crate::databases::{Database, shown_key};
 use crate::events::classes::EventClasses;
 use crate::memory::Charge;
 use crate::resp::{Protocol, Writer};
@@ -18,7 +20,7 @@ use crate::types::list::reply::list_error_text;
 use crate::types::replies::ReplyKind;
 use crate::types::sorted::reply::{SortedReply, whole, write_head, write_member};
 use crate::waits::key_queues::Awaited;
-use crate::waits::parked::{SourceErrors, Takes, Taking};
+use crate::waits::parked::{SourceErrors, Takes, Taking, keys_in};
 use crate::waits::readiness::Readiness;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -234,6 +236,13 @@ impl Takes for Wanted {
         &self.keys
     }
 
+    fn in_database(&self, database: Database) -> Rc<dyn Takes> {
+        Rc::new(Self {
+            keys: keys_in(database, &self.keys),
+            ..*self
+        })
+    }
+
     fn take_from<'a>(
         &'a self,
         core: &'a mut Core,
@@ -281,14 +290,7 @@ fn several(call: &Call<'_>, place: usize) -> std::result::Result<Wanted, Refusal
         max if is_option(max, "max") => true,
         _ => return Err(SYNTAX.into()),
     };
-    let count = match call.count() - end - 1 {
-        0 => 1,
-        2 if is_option(call.argument(end + 1), "count") => {
-            let refusal = "ERR count should be greater than 0";
-            number(call.argument(end + 2), 1, refusal)?
-        }
-        _ => return Err(SYNTAX.into()),
-    };
+    let count = taken_count(call, end + 1)?;
     Ok(Wanted {
         keys: distinct_keys(call, first..end),
         last,

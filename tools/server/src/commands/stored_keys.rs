@@ -79,8 +79,14 @@ fn run_from(
         call.connection.stored_keys = StoredKeys::AsTyped(end);
         return Ok(Flow::Later);
     }
-    if command.writes {
-        call.serving.shared.databases.note_used(database);
+    if command.writes
+        && !call.serving.shared.databases.note_used(database)
+        && call.may_wait_for_clear()
+    {
+        if looked > 0 {
+            call.connection.stored_keys = StoredKeys::AsTyped(looked);
+        }
+        return Ok(Flow::Later);
     }
     if count <= steps::PIECE {
         let mut replaced = std::mem::take(&mut call.serving.replaced_keys);

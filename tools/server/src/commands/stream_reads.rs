@@ -2,6 +2,7 @@
 //! themselves, or as a consumer of a group.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use farcore::Core;
 
@@ -10,7 +11,7 @@ use super::list_takes::{distinct_keys, start, start_or_wait};
 use super::streams::{id, notify, read_range, run};
 use super::trees::Step;
 use super::{Call, Flow, Refusal, SYNTAX};
-use crate::databases::shown_key;
+use crate::databases::{Database, shown_key};
 use crate::resp::{Protocol, Writer};
 use crate::tasks::failure::TaskFailure;
 use crate::tasks::output::TaskOutput;
@@ -19,7 +20,7 @@ use crate::types::stream::id::StreamId;
 use crate::types::stream::input::{Answered, Input, deeds};
 use crate::types::stream::programs::StreamProgram;
 use crate::waits::key_queues::Awaited;
-use crate::waits::parked::{SourceErrors, Takes, Taking};
+use crate::waits::parked::{SourceErrors, Takes, Taking, keys_in};
 use crate::waits::readiness::Readiness;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -47,7 +48,7 @@ struct Reader {
 }
 
 /// Entries of several streams.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wanted {
     /// As they are stored, in the order of the reply.
     streams: Vec<Vec<u8>>,
@@ -301,6 +302,14 @@ impl Takes for Wanted {
 
     fn keys(&self) -> &[Vec<u8>] {
         &self.keys
+    }
+
+    fn in_database(&self, database: Database) -> Rc<dyn Takes> {
+        Rc::new(Self {
+            streams: keys_in(database, &self.streams),
+            keys: keys_in(database, &self.keys),
+            ..self.clone()
+        })
     }
 
     fn take_from<'a>(

@@ -20,9 +20,9 @@ type Result = std::result::Result<Flow, Refusal>;
 
 /// Bytes of the longest value of Redis.
 const REDIS_BYTES_MAX: u64 = 512 << 20;
-/// A value that is too long for an offset; as Redis.
 /// What a client reads of an expiry of `GETEX` that is none; as Redis.
 const NO_GETEX_EXPIRY: &str = "ERR invalid expire time in 'getex' command";
+/// What a client reads of a value that is too long for an offset; as Redis.
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 impl<'a> Call<'a> {
@@ -51,6 +51,49 @@ pub(super) fn get(call: &mut Call<'_>) -> Result {
     Ok(call.request(ReplyKind::Value, Operation::Get { key }))
 }
 
+/// What options say about an expiry.
+#[derive(Clone, Copy)]
+enum Expiring<'a> {
+    Not,
+    /// It stays.
+    Keeps,
+    /// There is none any more.
+    Ends,
+    At(&'a [u8], TimeUnit),
+}
+
+impl<'a> Expiring<'a> {
+    /// What one option more says: it may stand there again, and the last one counts.
+    fn and(self, next: Self) -> std::result::Result<Self, Refusal> {
+        let agree = match (self, next) {
+            (Self::Not, _) | (Self::Keeps, Self::Keeps) | (Self::Ends, Self::Ends) => true,
+            (Self::At(_, unit), Self::At(_, other)) => unit == other,
+            _ => false,
+        };
+        if agree { Ok(next) } else { Err(SYNTAX.into()) }
+    }
+
+    /// Those of `GETEX`.
+    fn of_getex(call: &Call<'a>) -> std::result::Result<Self, Refusal> {
+        let (mut expiring, mut place) = (Self::Not, 2);
+        while place < call.count() {
+            let option = call.argument(place);
+            expiring = expiring.and(if is_option(option, "persist") {
+                Self::Ends
+            } else {
+                let unit = TimeUnit::of_option(option).ok_or(SYNTAX)?;
+                place += 1;
+                if place == call.count() {
+                    return Err(SYNTAX.into());
+                }
+                Self::At(call.argument(place), unit)
+            })?;
+            place += 1;
+        }
+        Ok(expiring)
+    }
+}
+
 /// The options of `SET`.
 pub(super) struct SetOptions<'a> {
     pub(super) condition: Condition<'a>,
@@ -69,28 +112,27 @@ impl<'a> SetOptions<'a> {
             expiry: Expiry::Never,
             previous: false,
         };
-        let mut has_expiry = false;
-        let mut time = None;
+        let mut expiring = Expiring::Not;
         let mut place = 0;
         while place < count {
             let option = argument(place);
             let value = (place + 1 < count).then(|| argument(place + 1));
-            let is_free = options.condition == Condition::Always;
+            let may_be = |condition| {
+                options.condition == Condition::Always || options.condition == condition
+            };
             if is_option(option, "get") {
                 options.previous = true;
-            } else if is_option(option, "nx") && is_free {
+            } else if is_option(option, "nx") && may_be(Condition::Absent) {
                 options.condition = Condition::Absent;
-            } else if is_option(option, "xx") && is_free {
+            } else if is_option(option, "xx") && may_be(Condition::Present) {
                 options.condition = Condition::Present;
-            } else if is_option(option, "ifeq") && is_free {
+            } else if is_option(option, "ifeq") && may_be(Condition::Always) {
                 options.condition = Condition::Equals(value.ok_or(SYNTAX)?);
                 place += 1;
-            } else if is_option(option, "keepttl") && !has_expiry {
-                (options.expiry, has_expiry) = (Expiry::Keep, true);
-            } else if let Some(unit) = TimeUnit::of_option(option)
-                && !has_expiry
-            {
-                (time, has_expiry) = (Some((value.ok_or(SYNTAX)?, unit)), true);
+            } else if is_option(option, "keepttl") {
+                expiring = expiring.and(Expiring::Keeps)?;
+            } else if let Some(unit) = TimeUnit::of_option(option) {
+                expiring = expiring.and(Expiring::At(value.ok_or(SYNTAX)?, unit))?;
                 place += 1;
             } else {
                 return Err(SYNTAX.into());
@@ -98,8 +140,10 @@ impl<'a> SetOptions<'a> {
             place += 1;
         }
         // As Redis, which reads the time once the options are known.
-        if let Some((time, unit)) = time {
-            options.expiry = positive_expiry(time, unit, "set")?;
+        match expiring {
+            Expiring::At(time, unit) => options.expiry = positive_expiry(time, unit, "set")?,
+            Expiring::Keeps => options.expiry = Expiry::Keep,
+            Expiring::Not | Expiring::Ends => {}
         }
         Ok(options)
     }
@@ -203,13 +247,12 @@ pub(super) fn getdel(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn getex(call: &mut Call<'_>) -> Result {
-    let expiry = match call.count() {
-        2 => return get(call),
-        3 if is_option(call.argument(2), "persist") => Expiry::Never,
-        4 => {
-            let unit = TimeUnit::of_option(call.argument(2)).ok_or(SYNTAX)?;
-            let Ok(expiry) = positive_expiry(call.argument(3), unit, "getex") else {
-                let is_number = integer(call.argument(3)).is_ok();
+    let expiry = match Expiring::of_getex(call)? {
+        Expiring::Not | Expiring::Keeps => return get(call),
+        Expiring::Ends => Expiry::Never,
+        Expiring::At(time, unit) => {
+            let Ok(expiry) = positive_expiry(time, unit, "getex") else {
+                let is_number = integer(time).is_ok();
                 let text = if is_number {
                     NO_GETEX_EXPIRY
                 } else {
@@ -219,7 +262,6 @@ pub(super) fn getex(call: &mut Call<'_>) -> Result {
             };
             expiry
         }
-        _ => return Err(SYNTAX.into()),
     };
     if call.serving.shared.event_classes.is_any() && expiry == Expiry::Never {
         // Its task tells whether there was an expiry, whatever the value is.

@@ -1,5 +1,7 @@
 //! `CLIENT TRACKING` and its relatives: what clients cache, and which commands are noted for it.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use farcore::Core;
@@ -9,7 +11,7 @@ use super::command::Command;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::cores::message::Question;
 use crate::cores::removal_watch;
-use crate::events::tracking::{Redirection, Tracker, overlap, shown_redirection};
+use crate::events::tracking::{Redirecting, Redirection, Tracker, overlap, shown_redirection};
 use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -125,25 +127,26 @@ pub(super) fn tracking(call: &mut Call<'_>) -> Result {
         wanted.prefixes.push(b"");
     }
     let Wanted {
-        mut tracker,
+        tracker,
         redirect,
         prefixes,
     } = wanted;
-    if let Some(present) = &mut call.connection.tracker {
-        tracker.prefixes = std::mem::take(&mut present.prefixes);
-        tracker.is_caching_said = present.is_caching_said;
+    let prefixes = prefixes.into_iter().map(Arc::from).collect();
+    let (number, connection) = (call.number, &mut *call.connection);
+    // The core receives changes from here on.
+    call.serving.begin_tracking(number);
+    let found = Rc::new(Cell::new(None));
+    if redirect == 0 {
+        call.serving.track(number, connection, (tracker, prefixes));
+    } else {
+        connection.redirecting = Some(Box::new(Redirecting {
+            tracker,
+            prefixes,
+            found: Rc::clone(&found),
+        }));
     }
-    for prefix in prefixes {
-        let prefix = Arc::<[u8]>::from(prefix);
-        call.serving.add_prefix(call.number, &prefix);
-        tracker.prefixes.insert(prefix);
-    }
-    call.serving.begin_tracking(call.number);
-    call.connection.tracker = Some(Box::new(tracker));
     let shared = Arc::clone(&call.serving.shared);
     removal_watch::track(&shared);
-    let found = std::rc::Rc::new(std::cell::Cell::new(None));
-    call.connection.redirecting = (redirect > 0).then(|| std::rc::Rc::clone(&found));
     Ok(call.task(move |core: Core, output, protocol| async move {
         // Once each core has answered, its changes are seen.
         let cores = shared.question_all(|answers| Question::FindTarget(redirect, answers));

@@ -393,11 +393,15 @@ pub(super) fn note_refusal(call: &mut Call<'_>) {
 
 /// What the client reads of a command that was refused before it was run.
 pub(super) fn refused(call: &mut Call<'_>, refusal: Refusal) -> Refusal {
-    if !call.connection.is_queueing() {
-        return refusal;
+    if call.connection.is_queueing() {
+        note_refusal(call);
     }
-    note_refusal(call);
-    let is_exec = find(call.argument(0)).is_some_and(|command| command.name == "exec");
+    let name = match call.count() {
+        0 => &[],
+        _ => call.argument(0),
+    };
+    // As Redis, which says so also outside of a transaction.
+    let is_exec = find(name).is_some_and(|command| command.name == "exec");
     if !is_exec {
         return refusal;
     }

@@ -2,10 +2,12 @@
 //!
 //! - I1: an element is taken by one client, or stays.
 
+use std::rc::Rc;
+
 use farcore::{Core, Error};
 
 use super::list_move::Move;
-use crate::databases::shown_key;
+use crate::databases::{Database, shown_key};
 use crate::long::list_changes::{Popped, take_off};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
@@ -13,7 +15,7 @@ use crate::tasks::output::TaskOutput;
 use crate::types::list::reply::{TakenElements, list_error_text};
 use crate::types::list::side::Side;
 use crate::waits::key_queues::Awaited;
-use crate::waits::parked::{SourceErrors, Takes, Taking};
+use crate::waits::parked::{SourceErrors, Takes, Taking, key_in, keys_in};
 use crate::waits::readiness::Readiness;
 
 /// What a command takes from lists.
@@ -101,6 +103,21 @@ impl Takes for Wanted {
             Self::Elements { keys, .. } => keys,
             Self::Move(Move { source, .. }) => std::slice::from_ref(source),
         }
+    }
+
+    fn in_database(&self, database: Database) -> Rc<dyn Takes> {
+        Rc::new(match self {
+            Self::Elements { keys, side, count } => Self::Elements {
+                keys: keys_in(database, keys),
+                side: *side,
+                count: *count,
+            },
+            Self::Move(one) => Self::Move(Move {
+                source: key_in(database, &one.source),
+                target: key_in(database, &one.target),
+                ..*one
+            }),
+        })
     }
 
     fn take_from<'a>(

@@ -100,7 +100,7 @@ impl<'a> Call<'a> {
                 "ERR while events are sent, the arguments of several puts take at most \
                  {ARGUMENT_BYTES_MAX} bytes, these take {bytes}"
             );
-            self.serving.note_failure(&text);
+            (self.serving).note_failed_call(self.connection.command_place, &text);
             return self.reply(|writer| writer.error(&text));
         }
         let classes = self.classes();

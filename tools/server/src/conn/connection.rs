@@ -27,9 +27,10 @@ use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
 use crate::conn::unauthenticated::Stay;
 use crate::cores::answers::CoreAnswers;
-use crate::events::tracking::{Redirection, Tracker};
+use crate::events::tracking::{Redirecting, Tracker};
 use crate::exec::script_run::ScriptRun;
 use crate::exec::transaction::{ClientTransaction, Reach};
+use crate::figures::counters::NO_COMMAND;
 use crate::limits::LARGE_BYTES;
 use crate::limits::SPARE_BYTES_MAX;
 use crate::long::input::LongInput;
@@ -70,23 +71,48 @@ pub(crate) fn share_of(free_bytes: usize) -> usize {
     (free_bytes / SHARE_OF_FREE).clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
 }
 
-/// A reply that is not in the output yet.
+/// A reply that is not in the output yet, with the place of its command in the table.
 #[derive(Debug)]
 pub(crate) enum Pending {
     /// The engine has not answered.
-    Waiting(ReplyKind),
+    Waiting(ReplyKind, u8),
     /// Not all of its parts are answered.
-    Joined(Box<JoinedReply>),
+    Joined(Box<JoinedReply>, u8),
     /// The engine has not answered; and what is needed to carry its command out otherwise if the
     /// engine refuses it because a value is long.
-    Kept(Box<Retry>),
+    Kept(Box<Retry>, u8),
     /// A command of values of several pieces that is carried out when its turn has come; `None`
     /// once it is.
-    Long(Option<Box<LongTask>>),
+    Long(Option<Box<LongTask>>, u8),
     /// It is ready, but one before it is not.
     Ready(Vec<u8>),
     /// It is no reply but a push, which stands behind the replies that were pending when it came.
     Push(Vec<u8>),
+}
+
+/// An error that is replied to a command.
+#[derive(Debug)]
+pub(crate) struct FailedCall {
+    pub(crate) text: String,
+    /// The place of the command in the table.
+    pub(crate) command: u8,
+}
+
+impl FailedCall {
+    /// The error that a reply is, if it is one.
+    #[inline]
+    fn of(reply: &[u8], command: u8) -> Option<Self> {
+        match reply {
+            [b'-', error @ ..] => Some(Self::of_error(error, command)),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn of_error(error: &[u8], command: u8) -> Self {
+        let text = String::from_utf8_lossy(error).into_owned();
+        Self { text, command }
+    }
 }
 
 /// What a client has told about itself.
@@ -131,8 +157,9 @@ pub(crate) struct Connection {
     pub(crate) connected: Instant,
     /// When it was heard last, in milliseconds since 1970.
     pub(crate) heard_ms: u64,
-    /// The last command's name.
+    /// The last command's name, and its place in the table.
     pub(crate) last_command: &'static str,
+    pub(crate) command_place: u8,
     /// Bytes that are not parsed yet.
     pub(crate) input: Vec<u8>,
     /// Bytes of `input` that are parsed.
@@ -197,11 +224,11 @@ pub(crate) struct Connection {
     /// The wait of the command that runs, if it may wait.
     pub(crate) parked: Option<Box<Parked>>,
     /// Its next command waits for the end of a pause.
-    pub(crate) is_paused: bool,
+    pub(crate) paused: Option<u64>,
     /// What it caches, if it says so.
     pub(crate) tracker: Option<Box<Tracker>>,
     /// Where the command that runs leaves which client it redirects pushes to.
-    pub(crate) redirecting: Option<Rc<Cell<Option<Redirection>>>>,
+    pub(crate) redirecting: Option<Box<Redirecting>>,
     /// Pushes that wait for the end of a reply.
     pub(crate) pushes: Vec<u8>,
     /// It sees the commands of all clients.
@@ -255,6 +282,7 @@ impl Connection {
             connected: Instant::now(),
             heard_ms: 0,
             last_command: "",
+            command_place: NO_COMMAND,
             input: Vec::new(),
             parsed: 0,
             needed: 0,
@@ -286,7 +314,7 @@ impl Connection {
             subscribed: None,
             is_blocked: false,
             parked: None,
-            is_paused: false,
+            paused: None,
             tracker: None,
             redirecting: None,
             pushes: Vec::new(),
@@ -386,7 +414,8 @@ impl Connection {
     /// Promises a reply.
     #[inline]
     pub(crate) fn promise(&mut self, kind: ReplyKind) {
-        self.pending.push_back(Pending::Waiting(kind));
+        self.pending
+            .push_back(Pending::Waiting(kind, self.command_place));
     }
 
     /// Has a promised read be carried out when its turn has come if its value has `bytes`,
@@ -395,7 +424,7 @@ impl Connection {
     #[cold]
     pub(crate) fn puts_off_read(&mut self, number: u32, bytes: usize) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
-        let Some(&Pending::Waiting(kind)) = self.pending.get(place) else {
+        let Some(&Pending::Waiting(kind, _)) = self.pending.get(place) else {
             return false;
         };
         let is_slice_over = steps::now() >= RECORDS_STEPS;
@@ -463,13 +492,15 @@ impl Connection {
         let place = number.wrapping_sub(self.first) as usize;
         let key = self.kept_keys.as_ref().and_then(|keys| keys.find(number));
         let task = match (self.pending.get(place), key) {
-            (Some(Pending::Waiting(kind)), Some(key)) => LongTask::of_read(*kind, key),
+            (Some(Pending::Waiting(kind, command)), Some(key)) => {
+                LongTask::of_read(*kind, key).map(|task| (task, *command))
+            }
             _ => None,
         };
         let is_deferred = task.is_some();
-        if let Some(task) = task {
+        if let Some((task, command)) = task {
             self.early_bytes += task.held_bytes();
-            self.pending[place] = Pending::Long(Some(Box::new(task)));
+            self.pending[place] = Pending::Long(Some(Box::new(task)), command);
         }
         is_deferred
     }
@@ -479,7 +510,7 @@ impl Connection {
     pub(crate) fn awaits_list(&self, number: u32) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
         let pending = self.pending.get(place);
-        matches!(pending, Some(Pending::Waiting(ReplyKind::List(_))))
+        matches!(pending, Some(Pending::Waiting(ReplyKind::List(_), _)))
     }
 
     /// Has a command of a list go on as a task when its turn has come, if its answer leaves
@@ -487,7 +518,8 @@ impl Connection {
     #[cold]
     pub(crate) fn goes_on(&mut self, number: u32, answer: &Answer<'_>) -> bool {
         let place = number.wrapping_sub(self.first) as usize;
-        let Some(&Pending::Waiting(ReplyKind::List(reply))) = self.pending.get(place) else {
+        let pending = self.pending.get(place);
+        let Some(&Pending::Waiting(ReplyKind::List(reply), command)) = pending else {
             return false;
         };
         // Few answers leave a rest, and a look for the key is a walk over those that are kept.
@@ -500,7 +532,7 @@ impl Connection {
         };
         let task = LongTask::List(ListTask::of_rest(key.to_vec(), rest));
         self.early_bytes += task.held_bytes();
-        self.pending[place] = Pending::Long(Some(Box::new(task)));
+        self.pending[place] = Pending::Long(Some(Box::new(task)), command);
         true
     }
 
@@ -514,34 +546,40 @@ impl Connection {
         let keys = self.keys_under_way.get_or_insert_default();
         keys.note(retry.key(), true);
         self.early_bytes += retry.held_bytes();
-        self.pending.push_back(Pending::Kept(retry));
+        self.pending
+            .push_back(Pending::Kept(retry, self.command_place));
     }
 
     /// Fulfils the promise of a number with what `write` makes of its kind. A reply that turns out
-    /// to be too long is made later.
+    /// to be too long is made later. Returns the error that it is, if it is one.
     #[inline]
-    pub(crate) fn fulfil(&mut self, number: u32, write: impl FnOnce(ReplyKind, &mut Writer<'_>)) {
+    pub(crate) fn fulfil(
+        &mut self,
+        number: u32,
+        write: impl FnOnce(ReplyKind, &mut Writer<'_>),
+    ) -> Option<FailedCall> {
         let place = number.wrapping_sub(self.first) as usize;
-        let kind = match self.pending.get(place) {
-            Some(Pending::Waiting(kind)) => *kind,
-            Some(Pending::Kept(retry)) => {
+        let (kind, command) = match self.pending.get(place) {
+            Some(Pending::Waiting(kind, command)) => (*kind, *command),
+            Some(Pending::Kept(retry, command)) => {
                 self.early_bytes -= retry.held_bytes();
-                retry.kind
+                (retry.kind, *command)
             }
             _ => {
                 debug_assert!(false, "an answer comes once, for a promise");
-                return;
+                return None;
             }
         };
         if place > 0 {
             let mut reply = Vec::new();
             write(kind, &mut Writer::new(&mut reply, self.protocol));
             if reply.len() > LARGE_BYTES && self.defer_read(number, reply.len()) {
-                return;
+                return None;
             }
             self.note_reply(reply.len());
+            let failed = FailedCall::of(&reply, command);
             self.pending[place] = self.early(reply);
-            return;
+            return failed;
         }
         let before = self.output.own_len();
         self.emit(|writer| write(kind, writer));
@@ -552,47 +590,60 @@ impl Connection {
                 let own = self.output.own();
                 own.truncate(before);
                 own.shrink_to(SPARE_BYTES_MAX);
-                return;
+                return None;
             }
         }
         self.note_reply(bytes);
+        let failed = FailedCall::of(&self.output.own()[before..], command);
         self.pending.pop_front();
         self.first = self.first.wrapping_add(1);
         self.emit_ready();
+        failed
     }
 
     /// The number of a part of the last promise in its batch, if it may be sent now.
     pub(crate) fn send_part(&mut self, part: usize) -> Option<usize> {
         match self.pending.back_mut() {
-            Some(Pending::Joined(parts)) => parts.send(part),
+            Some(Pending::Joined(parts, _)) => parts.send(part),
             _ => None,
         }
     }
 
     /// Notes that it was not sent.
     pub(crate) fn unsend_part(&mut self) {
-        if let Some(Pending::Joined(parts)) = self.pending.back_mut() {
+        if let Some(Pending::Joined(parts, _)) = self.pending.back_mut() {
             parts.unsend();
         }
     }
 
-    /// Takes the answer to a part of a reply.
-    pub(crate) fn fulfil_part(&mut self, number: u32, part: usize, answer: &Answer<'_>) {
+    /// Takes the answer to a part of a reply. Returns the error that this is, once it is whole.
+    pub(crate) fn fulfil_part(
+        &mut self,
+        number: u32,
+        part: usize,
+        answer: &Answer<'_>,
+    ) -> Option<FailedCall> {
         let place = number.wrapping_sub(self.first) as usize;
-        let Some(Pending::Joined(parts)) = self.pending.get_mut(place) else {
-            return;
+        let Some(Pending::Joined(parts, command)) = self.pending.get_mut(place) else {
+            return None;
         };
+        let command = *command;
         let before = parts.bytes();
         let is_complete = parts.take(part, self.protocol, answer);
         self.early_bytes += parts.bytes() - before;
         if is_complete && let Some(read) = parts.long_values() {
-            self.pending[place] = Pending::Long(Some(Box::new(LongTask::Many(read))));
+            self.pending[place] = Pending::Long(Some(Box::new(LongTask::Many(read))), command);
+            None
         } else if is_complete {
             self.early_bytes -= parts.bytes();
             let mut reply = Vec::new();
             parts.write(&mut Writer::new(&mut reply, self.protocol));
+            let failed = FailedCall::of(&reply, command);
             self.pending[place] = self.early(reply);
             self.emit_ready();
+            failed
+        } else {
+            None
         }
     }
 
@@ -628,14 +679,14 @@ impl Connection {
         let Some(pending) = self.pending.get_mut(place) else {
             return false;
         };
-        let task = match pending {
-            Pending::Waiting(kind) => LongTask::of(*kind, error),
-            Pending::Kept(retry) => retry.task(error),
-            _ => None,
+        let (task, command) = match pending {
+            Pending::Waiting(kind, command) => (LongTask::of(*kind, error), *command),
+            Pending::Kept(retry, command) => (retry.task(error), *command),
+            _ => return false,
         };
         let is_long = task.is_some();
         if let Some(task) = task {
-            *pending = Pending::Long(Some(Box::new(task)));
+            *pending = Pending::Long(Some(Box::new(task)), command);
         }
         is_long
     }
@@ -643,18 +694,18 @@ impl Connection {
     /// True if the task whose turn has come writes.
     pub(crate) fn has_due_change(&self) -> bool {
         match self.pending.front() {
-            Some(Pending::Long(Some(task))) => task.writes(),
+            Some(Pending::Long(Some(task), _)) => task.writes(),
             _ => false,
         }
     }
 
-    /// Takes the task whose turn has come.
-    pub(crate) fn take_due_long(&mut self) -> Option<Box<LongTask>> {
+    /// Takes the task whose turn has come, with the place of its command.
+    pub(crate) fn take_due_long(&mut self) -> Option<(Box<LongTask>, u8)> {
         match self.pending.front_mut() {
-            Some(Pending::Long(task)) if !self.is_blocked && !self.is_gone => {
+            Some(Pending::Long(task, command)) if !self.is_blocked && !self.is_gone => {
                 let task = task.take()?;
                 self.early_bytes -= task.held_bytes();
-                Some(task)
+                Some((task, *command))
             }
             _ => None,
         }
@@ -677,7 +728,7 @@ impl Connection {
         if self.reply_mode == ReplyMode::Skip {
             self.reply_mode = ReplyMode::On;
         }
-        if let Some(Pending::Long(_)) = self.pending.front() {
+        if let Some(Pending::Long(..)) = self.pending.front() {
             self.pending.pop_front();
             self.first = self.first.wrapping_add(1);
             self.emit_ready();

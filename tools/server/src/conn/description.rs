@@ -29,7 +29,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
     let flags = [
         (connection.is_restricted(), 'P'),
         (queued.is_some(), 'x'),
-        (is_waiting || connection.is_paused, 'b'),
+        (is_waiting || connection.paused.is_some(), 'b'),
         (tracker.is_some(), 't'),
         (tracker.is_some_and(|one| one.is_broken), 'R'),
         (tracker.is_some_and(|one| one.is_broadcast), 'B'),

@@ -174,4 +174,10 @@ pub(crate) enum Question {
         end: WaitEnd,
         answers: Answers<ClientPage<bool>>,
     },
+    /// Databases were swapped: have clients wait in those that their numbers mean now, from a
+    /// number of a connection on.
+    MoveWaits {
+        start: usize,
+        answers: Answers<ClientPage<()>>,
+    },
 }

@@ -17,10 +17,14 @@
 //! - I3: the tables of all cores have [`Tracking::keys_max`] keys at most, and take a part of the
 //!   memory for clients; of more, some become invalid.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::steps;
 
 /// Keys in the tables of all cores, at most, by default; as Redis.
 const KEYS_MAX: usize = 1_000_000;
@@ -68,6 +72,14 @@ pub(crate) struct ChangedKey {
     pub(crate) key: Vec<u8>,
     /// The client that has changed it; 0 if none has, or it is not known.
     pub(crate) client: u64,
+}
+
+/// How a client wants to cache keys once the client is found that it redirects to.
+#[derive(Debug)]
+pub(crate) struct Redirecting {
+    pub(crate) tracker: Tracker,
+    pub(crate) prefixes: Vec<Arc<[u8]>>,
+    pub(crate) found: Rc<Cell<Option<Redirection>>>,
 }
 
 /// Where pushes for a client go.
@@ -232,12 +244,26 @@ impl CoreTracking {
 
     /// The prefixes of which one or more connections learn that a key has.
     pub(crate) fn prefixes_of(&self, key: &[u8]) -> Vec<Arc<[u8]>> {
-        let mut lengths: Vec<_> = self.prefixes.keys().map(|prefix| prefix.len()).collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        let begins = lengths.into_iter().filter_map(|length| key.get(..length));
-        let known = begins.filter_map(|begin| self.prefixes.get_key_value(begin));
-        known.map(|(prefix, _)| Arc::clone(prefix)).collect()
+        // All prefixes of the key come before it. The last that comes before what is left of it is
+        // one, or tells how much the next one has of it at most.
+        let (mut found, mut left) = (Vec::new(), Some(key));
+        while let Some(begin) = left {
+            steps::count(1);
+            steps::count_walked(begin.len());
+            let before = (Bound::Unbounded, Bound::Included(begin));
+            let Some((prefix, _)) = self.prefixes.range::<[u8], _>(before).next_back() else {
+                break;
+            };
+            let shared = (prefix.iter().zip(begin)).take_while(|(one, other)| one == other);
+            let shared = shared.count();
+            left = if shared == prefix.len() {
+                found.push(Arc::clone(prefix));
+                shared.checked_sub(1).map(|end| &key[..end])
+            } else {
+                Some(&key[..shared])
+            };
+        }
+        found
     }
 }
 
@@ -316,6 +342,42 @@ mod tests {
         assert!(table.surplus(&all, 0).is_some());
         table.clear(&all);
         assert_eq!((counts(), table.bytes), ((0, 0), 0));
+    }
+
+    #[test]
+    fn prefixes_of_a_key_are_found_by_little_work() {
+        let mut table = CoreTracking::default();
+        let texts = ["", "a", "aab", "ab", "abc", "abd", "b", "abcdefgh", "abcx"];
+        for text in texts {
+            let prefix = Arc::<[u8]>::from(text.as_bytes());
+            table.prefixes.insert(prefix, BTreeSet::new());
+        }
+        for key in [
+            "", "a", "abcdef", "abcdefgh", "ab", "aa", "zz", "abd", "b\0",
+        ] {
+            let mut found = table.prefixes_of(key.as_bytes());
+            found.sort();
+            let mut all: Vec<_> = texts
+                .iter()
+                .filter(|text| key.starts_with(**text))
+                .collect();
+            all.sort();
+            assert!(
+                found
+                    .iter()
+                    .map(|one| &one[..])
+                    .eq(all.iter().map(|one| one.as_bytes()))
+            );
+        }
+        // Of many prefixes of many lengths it looks at few.
+        for length in 1..1000 {
+            let prefix = Arc::<[u8]>::from(("c".repeat(length) + "d").as_bytes());
+            table.prefixes.insert(prefix, BTreeSet::new());
+        }
+        steps::take();
+        assert_eq!(table.prefixes_of(b"abc:1").len(), 4);
+        assert_eq!(table.prefixes_of(b"zebra").len(), 1);
+        assert!(steps::take() < 20);
     }
 
     #[test]

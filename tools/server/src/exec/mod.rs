@@ -13,4 +13,9 @@ pub(crate) mod script_queues;
 )]
 pub(crate) mod script_run;
 pub(crate) mod sections;
+#[cfg_attr(
+    not(feature = "scripts"),
+    allow(dead_code, reason = "no command runs any")
+)]
+pub(crate) mod spares;
 pub(crate) mod transaction;

@@ -95,6 +95,18 @@ impl ScriptQueues {
         true
     }
 
+    /// Takes the entry of some shards for the script of a connection, which begins at once, if
+    /// one is there under which another script may begin.
+    pub(crate) fn take_free(&mut self, reach: Reach, connection: usize) -> Option<Entry> {
+        let queue = self.of(reach)?;
+        let is_free = queue.holder.is_none() && queue.free.as_ref().is_some_and(Entry::is_fresh);
+        if !is_free {
+            return None;
+        }
+        queue.holder = Some(connection);
+        queue.free.take()
+    }
+
     /// Keeps the sections of a script that has ended. They are left if no other is to follow.
     pub(crate) fn give_back(&mut self, reach: Reach, connection: usize, entry: Entry) {
         if let Some(queue) = self.of(reach)
@@ -121,6 +133,31 @@ impl ScriptQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn a_script_begins_at_once_under_an_entry_that_is_free_and_fresh() {
+        on_first_core(1, |bench| async move {
+            let (mut queues, mut reach) = (ScriptQueues::default(), Reach::default());
+            reach.add(0);
+            assert!(queues.take_free(reach, 1).is_none() && queues.admit(reach, 1));
+            assert!(queues.take_free(reach, 2).is_none(), "it is held");
+            let entry = |age: Duration| Entry {
+                core: bench.core.another(),
+                since: Instant::now().checked_sub(age).expect("it runs for longer"),
+            };
+            queues.give_back(reach, 1, entry(Duration::ZERO));
+            assert!(queues.take_free(Reach::default(), 2).is_none());
+            let taken = queues.take_free(reach, 2).expect("it is free");
+            assert!(queues.take_free(reach, 3).is_none(), "it is held again");
+            queues.give_back(reach, 1, entry(Duration::ZERO));
+            assert!(queues.take_free(reach, 3).is_none(), "of another script");
+            queues.give_back(reach, 2, taken);
+            assert!(queues.take_free(reach, 3).is_some());
+            queues.give_back(reach, 3, entry(ENTRY_FOR));
+            assert!(queues.take_free(reach, 4).is_none(), "others wait");
+        });
+    }
 
     #[test]
     fn one_script_enters_and_others_wait_behind_it() {

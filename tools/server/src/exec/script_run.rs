@@ -15,6 +15,9 @@ use crate::conn::reply_mode::ReplyMode;
 use crate::exec::transaction::{Parsing, Queue, Reach};
 use crate::resp::Protocol;
 
+/// Commands of a turn between two looks at the age of a script.
+const RESUMES_A_LOOK: u32 = 16;
+
 /// What a script does next.
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -32,6 +35,21 @@ pub(crate) struct Called {
     pub(crate) parsing: Parsing,
 }
 
+impl Called {
+    /// True if all of it is parsed, and it has not run.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.at == 0 && self.parsing.next == Some(self.queue.bytes.len())
+    }
+
+    /// Forgets the command; leaves its buffer.
+    pub(crate) fn end(&mut self) -> Vec<u8> {
+        let bytes = std::mem::take(&mut self.queue.bytes);
+        (self.queue, self.at) = (Queue::default(), 0);
+        self.parsing.end();
+        bytes
+    }
+}
+
 /// A script that runs.
 #[derive(Debug)]
 pub(crate) struct ScriptRun {
@@ -40,6 +58,9 @@ pub(crate) struct ScriptRun {
     pub(crate) interpreter: Option<Interpreter>,
     pub(crate) next: Option<Next>,
     pub(crate) started: Instant,
+    /// Times that it went on, and those of them in which it came to its next command.
+    pub(crate) turns: u32,
+    pub(crate) resumes: u32,
     /// It may not write.
     pub(crate) is_read_only: bool,
     /// It has called a command that writes.
@@ -74,6 +95,14 @@ impl ScriptRun {
             + interpreter.map_or(0, Interpreter::used_bytes)
             + self.output.held_bytes()
             + called
+    }
+
+    /// Notes that its interpreter goes on. True if its age must be looked at: a short script ends
+    /// before.
+    #[inline]
+    pub(crate) fn is_age_due(&mut self) -> bool {
+        self.resumes += 1;
+        self.turns > 1 || self.resumes.is_multiple_of(RESUMES_A_LOOK)
     }
 
     /// How long it has run.

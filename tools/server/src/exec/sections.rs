@@ -39,12 +39,17 @@ impl ExecSections {
         self.held.is_empty()
     }
 
-    /// Keeps the client whose sections a connection's `EXEC` holds from now on; of a script, with
-    /// the shards and the beginning of the entry.
-    pub(crate) fn hold(&mut self, connection: usize, core: Core, shared: Option<(Reach, Instant)>) {
+    /// Keeps the client whose sections a connection's `EXEC` holds from now on, unless a task has
+    /// it; of a script, with the shards and the beginning of the entry.
+    pub(crate) fn hold(
+        &mut self,
+        connection: usize,
+        core: Option<Core>,
+        shared: Option<(Reach, Instant)>,
+    ) {
         self.held.push(HeldSections {
             connection,
-            core: Some(core),
+            core,
             shared,
             has_ended: false,
             unread_since: None,

@@ -59,6 +59,31 @@ pub(crate) struct ClientTransaction {
     pub(crate) outer: Option<Box<ClientTransaction>>,
 }
 
+impl ClientTransaction {
+    /// True if nothing was begun with it, and nothing else names what it has.
+    pub(crate) fn is_new(&self) -> bool {
+        let Self {
+            watched,
+            phase,
+            is_stale,
+            held,
+            ready,
+            parsing,
+            outer,
+            order,
+            swaps,
+        } = self;
+        matches!(phase, Phase::Watching)
+            && Rc::strong_count(watched) == 1
+            && Rc::strong_count(ready) == 1
+            && watched.borrow().is_empty()
+            && ready.borrow().is_empty()
+            && held.is_empty()
+            && (parsing.is_none() && outer.is_none() && !is_stale)
+            && (*order, *swaps) == (0, 0)
+    }
+}
+
 /// What is parsed of a queued command.
 #[derive(Debug, Default)]
 pub(crate) struct Parsing {
@@ -159,7 +184,7 @@ impl Reach {
     }
 
     pub(crate) fn add_all(&mut self) {
-        self.is_everywhere = true;
+        (self.shards, self.is_everywhere) = ([0; 4], true);
     }
 
     /// True if they touch none.

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::figures::native_counters::NativeCounters;
 
 /// Commands that are counted one by one, at most.
-pub(crate) const COMMANDS_MAX: usize = 256;
+pub(crate) const COMMANDS_MAX: usize = NO_COMMAND as usize;
+
+/// The place in the table of no command.
+pub(crate) const NO_COMMAND: u8 = u8::MAX;
 
 /// A figure that one thread writes.
 #[derive(Debug, Default)]
@@ -38,7 +41,7 @@ pub(crate) struct CallCounters {
     pub(crate) calls: Figure,
     /// Times that it did not run: wrong number of arguments, or a client without a password.
     pub(crate) rejected: Figure,
-    /// Times that it ran and refused its arguments.
+    /// Times that it ran and replied an error.
     pub(crate) failed: Figure,
 }
 
@@ -96,6 +99,17 @@ pub(crate) struct CoreCounters {
     pub(crate) native: NativeCounters,
     /// Calls by command, in the order of the table.
     pub(crate) calls: Box<[CallCounters]>,
+}
+
+impl CoreCounters {
+    /// Counts an error that was replied to the command of a place in the table.
+    #[cold]
+    pub(crate) fn note_failed(&self, command: u8) {
+        self.failed_commands.add(1);
+        if let Some(calls) = self.calls.get(usize::from(command)) {
+            calls.failed.add(1);
+        }
+    }
 }
 
 impl Default for CoreCounters {

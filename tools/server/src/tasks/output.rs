@@ -13,6 +13,7 @@ use crate::budgets::turn_bytes::TurnBytes;
 use crate::cores::shared::Shared;
 use crate::events::classes::EventClasses;
 use crate::events::key_events::KeyEvent;
+use crate::figures::counters::NO_COMMAND;
 use crate::memory::{Account, Charge, Reply, Shortage};
 use crate::resp::{Protocol, Writer};
 use crate::steps;
@@ -42,6 +43,8 @@ pub(crate) struct TaskOutput {
     events: EventSink,
     turn: Rc<TurnBytes>,
     entries: Rc<Entries>,
+    /// The place of its command in the table.
+    command: u8,
 }
 
 /// What a command and the loop tell each other.
@@ -86,7 +89,19 @@ impl TaskOutput {
             events: events.clone(),
             turn: Rc::clone(turn),
             entries: Rc::clone(entries),
+            command: NO_COMMAND,
         }
+    }
+
+    /// This output for a command of a place in the table.
+    pub(crate) fn of_command(mut self, command: u8) -> Self {
+        self.command = command;
+        self
+    }
+
+    /// The place of its command in the table.
+    pub(crate) fn command(&self) -> u8 {
+        self.command
     }
 
     /// This output for a command of a client.

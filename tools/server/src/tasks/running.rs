@@ -99,11 +99,27 @@ impl Tasks {
     /// client, if that is of no transaction.
     pub(crate) fn end(&mut self, place: usize, core: Option<Core>) {
         self.running.swap_remove(place);
-        let core = core.filter(|_| self.idle.len() < IDLE_MAX);
-        self.idle.extend(core.map(|mut core| {
+        if let Some(core) = core {
+            self.keep_client(core);
+        }
+    }
+
+    /// Keeps a client without a command for the next one.
+    pub(crate) fn keep_client(&mut self, mut core: Core) {
+        if self.idle.len() < IDLE_MAX {
             core.shrink_buffers(IDLE_BYTES);
-            core
-        }));
+            self.idle.push(core);
+        }
+    }
+
+    /// Takes the command that was started last, if it is of a connection.
+    pub(crate) fn take_last(&mut self, connection: usize) -> Option<Task> {
+        self.running.pop_if(|task| task.connection == connection)
+    }
+
+    /// Puts back a command that is to go on.
+    pub(crate) fn put_back(&mut self, task: Task) {
+        self.running.push(task);
     }
 
     /// Adds commands that started meanwhile.

@@ -62,6 +62,15 @@ impl Serving {
         self.client_page(&numbers, killed)
     }
 
+    /// Has clients that wait do so in the databases that their numbers mean now.
+    pub(super) fn move_waits(&mut self, start: usize) -> ClientPage<()> {
+        let numbers = self.next_clients(start);
+        for number in numbers.clone() {
+            self.move_wait(number);
+        }
+        self.client_page(&numbers, ())
+    }
+
     /// Ends the wait of a client, if it waits here.
     pub(super) fn unblock_client(
         &mut self,

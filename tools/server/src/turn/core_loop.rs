@@ -76,7 +76,7 @@ impl Serving {
             self.trim_turn(&core);
             is_busy |= self.native_turn(is_stopping);
             is_busy |= self.take_answers(&mut core) > 0;
-            self.scripts_turn(&mut core);
+            is_busy |= self.scripts_turn(&mut core);
             self.limit_kept_values(&mut core);
             self.start_long_tasks(&core);
             self.serve_waits(&core);

@@ -142,6 +142,7 @@ impl Serving {
                 end,
                 answers,
             } => answers.put(self.unblock_client(start, client, end)),
+            Question::MoveWaits { start, answers } => answers.put(self.move_waits(start)),
             question => self.answer_of_users(question),
         }
     }

@@ -9,9 +9,11 @@ use crate::serving::Serving;
 impl Serving {
     /// Has a connection wait for the end of the pause.
     pub(crate) fn pause(&mut self, number: usize, connection: &mut Connection) {
-        if !connection.is_paused {
-            connection.is_paused = true;
-            self.paused.push(number);
+        if connection.paused.is_none() {
+            let last = self.paused.last_key_value();
+            let ticket = last.map_or(0, |(ticket, _)| ticket + 1);
+            connection.paused = Some(ticket);
+            self.paused.insert(ticket, number);
             // ORDERING: relaxed, also below; it is a figure.
             let waiting = &self.shared.pause.waiting;
             waiting.fetch_add(1, Ordering::Relaxed);
@@ -19,8 +21,9 @@ impl Serving {
     }
 
     /// Notes that a connection does not wait any more.
-    pub(crate) fn forget_pause(&self, connection: &mut Connection) {
-        if std::mem::take(&mut connection.is_paused) {
+    pub(crate) fn forget_pause(&mut self, connection: &mut Connection) {
+        if let Some(ticket) = connection.paused.take() {
+            self.paused.remove(&ticket);
             let waiting = &self.shared.pause.waiting;
             waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -40,13 +43,11 @@ impl Serving {
         if self.shared.pause.is_on() {
             return;
         }
-        for number in std::mem::take(&mut self.paused) {
+        for number in std::mem::take(&mut self.paused).into_values() {
             let connection = self.connections.get_mut(number).and_then(Option::take);
             if let Some(mut connection) = connection {
-                if connection.is_paused {
-                    self.forget_pause(&mut connection);
-                    self.list(number, &mut connection);
-                }
+                self.forget_pause(&mut connection);
+                self.list(number, &mut connection);
                 self.connections[number] = Some(connection);
             }
         }
@@ -56,5 +57,30 @@ impl Serving {
     pub(super) fn pause_end_ms(&self) -> Option<u64> {
         let end_ms = self.shared.pause.end_ms();
         end_ms.filter(|_| !self.paused.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::by_hand::on_first_core;
+
+    #[test]
+    fn no_number_is_kept_of_a_connection_that_has_closed() {
+        on_first_core(1, |bench| async move {
+            let mut serving = bench.serving(0);
+            bench.shared.pause.begin(u64::MAX, true, 0);
+            let clients: Vec<_> = (0..3).map(|_| bench.connect(&mut serving)).collect();
+            for (_, number) in &clients {
+                let mut connection = serving.take(*number).expect("it is there");
+                serving.pause(*number, &mut connection);
+                serving.put_back(*number, connection);
+            }
+            serving.close(clients[1].1);
+            let numbers: Vec<_> = serving.paused.values().copied().collect();
+            assert_eq!(numbers, [clients[0].1, clients[2].1]);
+            serving.close(clients[0].1);
+            serving.close(clients[2].1);
+            assert!(serving.paused.is_empty() && serving.pause_end_ms().is_none());
+        });
     }
 }

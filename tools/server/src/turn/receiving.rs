@@ -42,7 +42,7 @@ impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
         self.is_blocked
-            || self.is_paused
+            || self.paused.is_some()
             || self.is_executing()
             || self.is_closing
             || self.is_ahead()

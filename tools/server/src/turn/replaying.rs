@@ -75,7 +75,7 @@ impl Serving {
                 None => true,
                 Some(under) => {
                     let shared = queue.is_alone.then(|| (queue.reach, Instant::now()));
-                    self.sections.hold(number, under, shared);
+                    self.sections.hold(number, Some(under), shared);
                     connection.replay(queue);
                     self.replay_some(core, number, connection)
                 }
@@ -100,11 +100,22 @@ impl Serving {
             Some((reach, entry)) => self.script_queues.give_back(reach, number, entry),
             None => self.sections.end(number),
         }
-        let transaction = connection.transaction.take();
-        for (awaited, key) in transaction.iter().flat_map(|one| one.ready.take()) {
-            self.shared.wake_waiter(awaited, &key, &[]);
+        let Some(mut transaction) = connection.transaction.take() else {
+            return;
+        };
+        if !transaction.ready.borrow().is_empty() {
+            for (awaited, key) in transaction.ready.take() {
+                self.shared.wake_waiter(awaited, &key, &[]);
+            }
         }
-        connection.transaction = transaction.and_then(|one| one.outer);
+        connection.transaction = transaction.outer.take();
+        let is_alone = match &transaction.phase {
+            Phase::Replaying(queue, _) => queue.is_alone,
+            _ => false,
+        };
+        if is_alone {
+            self.spares.give_transaction(transaction);
+        }
     }
 
     /// Parses some of the command at a place of a queue, unless it is parsed already.
@@ -262,6 +273,8 @@ impl Serving {
             *at = next;
             if let Some((bytes, left)) = long {
                 connection.begin_value(bytes, left);
+            } else if holds && connection.is_blocked {
+                self.go_on_at_once(core, number, connection);
             }
         }
         Stop { must_wait, is_over }

@@ -121,11 +121,36 @@ impl Serving {
             under.limit_kept_values(LARGE_BYTES);
         }
         self.sections
-            .hold(number, under, Some((queue.reach, since)));
+            .hold(number, Some(under), Some((queue.reach, since)));
         connection.replay(queue);
         self.put_back(number, connection);
         self.run_transaction(core, number);
         self.serve_input(core, number);
+    }
+
+    /// Runs the script that a connection has begun under an entry, which goes back if it ends now.
+    pub(crate) fn run_at_once(&mut self, number: usize, connection: &mut Connection, entry: Entry) {
+        let Entry {
+            core: mut under,
+            since,
+        } = entry;
+        let reach = connection.replayed;
+        if self.shared.has_large_values() {
+            under.limit_kept_values(LARGE_BYTES);
+        }
+        let has_ended = self.script_goes_on(&mut under, (number, true), connection);
+        if has_ended && under.in_flight() == 0 && under.is_under_section() {
+            let entry = Entry { core: under, since };
+            self.script_queues.give_back(reach, number, entry);
+        } else {
+            // Else a task has the client.
+            let under = under.is_under_section().then_some(under);
+            self.sections.hold(number, under, Some((reach, since)));
+        }
+        if has_ended {
+            self.end_transaction(number, connection);
+            connection.send_deferred();
+        }
     }
 
     /// Has the script of a connection enter sections, for itself and for those behind it.

@@ -9,14 +9,14 @@ use std::time::Duration;
 use farcore::Core;
 use farcore_script::{Event, Step};
 
-use crate::commands::{self, CalledKeys};
+use crate::commands::{self, Call, CalledKeys, Flow};
 use crate::conn::connection::{Connection, ReplyMode};
 use crate::cores::message::{KilledScripts, Message};
 use crate::exec::script_run::{Called, Next, ScriptRun};
-use crate::exec::transaction::Added;
-use crate::limits::SECTION_NS;
+use crate::exec::transaction::QUEUE_BYTES_MAX;
+use crate::limits::{SECTION_NS, SPARE_BYTES_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
-use crate::resp::Protocol;
+use crate::resp::{Arguments, Progress, Protocol};
 use crate::scripts::owner_of;
 use crate::serving::Serving;
 use crate::steps;
@@ -27,14 +27,17 @@ const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 const KILLED_FROM: Duration = Duration::from_millis(50);
 
 impl Serving {
-    /// Has scripts go on whose commands are answered. Cost while none runs: a branch.
+    /// Has scripts go on whose commands are answered. True if one did. Cost while none runs: a
+    /// branch.
     #[inline]
-    pub(crate) fn scripts_turn(&mut self, core: &mut Core) {
+    pub(crate) fn scripts_turn(&mut self, core: &mut Core) -> bool {
+        let before = self.scripts.resumes;
         for place in 0..self.scripts.running.len() {
             if let Some(&number) = self.scripts.running.get(place) {
                 self.run_transaction(core, number);
             }
         }
+        self.scripts.resumes != before
     }
 
     /// Goes on with the script of a connection. True once it has ended, and is replied to.
@@ -44,6 +47,9 @@ impl Serving {
         (number, holds): (usize, bool),
         connection: &mut Connection,
     ) -> bool {
+        if let Some(run) = &mut connection.script {
+            run.turns += 1;
+        }
         loop {
             let Some(run) = &mut connection.script else {
                 return true;
@@ -75,9 +81,10 @@ impl Serving {
             let Some(interpreter) = &mut run.interpreter else {
                 return true;
             };
+            self.scripts.resumes += 1;
             let next = match interpreter.resume(step) {
-                Event::Call { words, is_resp3 } => {
-                    self.call_of_script(core, connection, &words, is_resp3)
+                Event::Call { command, is_resp3 } => {
+                    self.call_of_script(core, connection, command, is_resp3)
                 }
                 Event::Log(level, text) => {
                     log(level, &text);
@@ -93,11 +100,11 @@ impl Serving {
                     is_compiled,
                     is_counted,
                 } => {
-                    self.end_script(number, connection, &reply, (is_compiled, is_counted));
+                    self.end_script(number, connection, reply, (is_compiled, is_counted));
                     return true;
                 }
                 Event::Idle => {
-                    let reply = b"-ERR the script is gone\r\n";
+                    let reply = b"-ERR the script is gone\r\n".to_vec();
                     self.end_script(number, connection, reply, (false, false));
                     return true;
                 }
@@ -117,33 +124,52 @@ impl Serving {
         &mut self,
         core: &Core,
         connection: &mut Connection,
-        words: &[Vec<u8>],
+        command: Vec<u8>,
         is_resp3: bool,
     ) -> Next {
         connection.protocol = match is_resp3 {
             true => Protocol::Resp3,
             false => Protocol::Resp2,
         };
-        let denied = self.denied_in_script(connection, words);
-        let database = connection.database;
-        match &mut connection.script {
-            Some(run) => self.called(core, (run, database), words, denied),
-            None => Next::Step(Step::GoOn),
+        let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
+        if command.len() > QUEUE_BYTES_MAX {
+            return refused("ERR the command is too long".to_owned());
         }
-    }
-
-    /// Why the user of a script's client may not run a command, if it may not.
-    fn denied_in_script(&mut self, connection: &Connection, words: &[Vec<u8>]) -> Option<String> {
-        if connection.user.may_all() {
-            return None;
+        let mut called = self.spares.take_called();
+        called.queue.commands = 1;
+        called.queue.bytes = command;
+        let Called { queue, parsing, .. } = &mut *called;
+        let progress = queue.parse(0, &self.limits, parsing);
+        let admitted = if let Some(Progress::Complete { consumed }) = progress {
+            parsing.next = Some(consumed);
+            self.admit_called(core, connection, &parsing.arguments, &queue.bytes)
+        } else {
+            // It is passed on in pieces, or parsed so.
+            let mut words = Arguments::new();
+            parsing.end();
+            match queue.command(0, &mut words) {
+                Some(_) => self.admit_called(core, connection, &words, &queue.bytes),
+                None => Err("ERR the command is too long".to_owned()),
+            }
+        };
+        match admitted {
+            Ok(()) => Next::Command(called),
+            Err(text) => {
+                let text = text.replace(['\r', '\n'], " ");
+                self.note_failure(&text);
+                refused(text)
+            }
         }
-        commands::refused_in_script(self, connection, words)
     }
 
     /// Why a script is to end now.
-    fn end_of(&self, run: &ScriptRun) -> Option<String> {
+    fn end_of(&self, run: &mut ScriptRun) -> Option<String> {
+        let is_age_due = run.is_age_due();
         if let Some(reason) = &run.end {
             return Some(reason.clone());
+        }
+        if !is_age_due {
+            return None;
         }
         let (age, limit) = (run.age(), self.shared.options.script_time_limit);
         if age > limit && !run.has_written {
@@ -167,25 +193,43 @@ impl Serving {
         connection: &mut Connection,
         mut called: Box<Called>,
     ) -> Result<Vec<u8>, Box<Called>> {
-        let Called { queue, at, parsing } = &mut *called;
-        let stop = self.replay_queue(
-            core,
-            (number, holds, true),
-            connection,
-            (queue, at, parsing),
-        );
-        let is_done = *at == queue.bytes.len()
+        let must_wait = if called.is_ready() && connection.may_call() {
+            if !self.run_ready(core, (number, holds), connection, &mut called) {
+                return Err(called);
+            }
+            false
+        } else {
+            let Called { queue, at, parsing } = &mut *called;
+            let from = (number, holds, true);
+            let stop = self.replay_queue(core, from, connection, (queue, at, parsing));
+            stop.must_wait
+        };
+        // Those of its own shard come at once.
+        while holds && connection.outstanding > 0 && core.is_under_section() {
+            if self.take_answers_for(core, connection) == 0 {
+                break;
+            }
+        }
+        let is_done = called.at == called.queue.bytes.len()
             && !connection.is_blocked
             && connection.pending.is_empty()
             && connection.stream.is_none()
-            && !stop.must_wait;
+            && !must_wait;
         if !is_done {
             if !connection.is_blocked {
                 self.list(number, connection);
             }
             return Err(called);
         }
+        let bytes = called.end();
+        self.spares.give_called(called);
         let mut output = std::mem::take(&mut connection.output);
+        if bytes.capacity() <= SPARE_BYTES_MAX {
+            // For the reply of the next one.
+            let mut bytes = bytes;
+            bytes.clear();
+            connection.output.lend(bytes);
+        }
         let is_lost = match &mut connection.script {
             Some(run) => {
                 std::mem::take(&mut run.is_reply_lost)
@@ -201,53 +245,83 @@ impl Serving {
         Ok(std::mem::take(output.own()))
     }
 
-    /// What follows from a command that a script calls.
-    fn called(
+    /// Runs a command that a script has called and that is parsed, as `replay_queue` does. False if
+    /// it goes on later.
+    fn run_ready(
+        &mut self,
+        core: &mut Core,
+        (number, holds): (usize, bool),
+        connection: &mut Connection,
+        called: &mut Called,
+    ) -> bool {
+        let mut call = Call {
+            core: &mut *core,
+            serving: &mut *self,
+            connection: &mut *connection,
+            number,
+            arguments: &called.parsing.arguments,
+            input: &called.queue.bytes,
+            typed: None,
+            writes: false,
+            plan: None,
+        };
+        if commands::run(&mut call) == Flow::Later {
+            self.list(number, connection);
+            return false;
+        }
+        steps::count(1);
+        called.parsing.end();
+        called.at = called.queue.bytes.len();
+        if holds && connection.is_blocked {
+            self.go_on_at_once(core, number, connection);
+        }
+        true
+    }
+
+    /// Why the script of a connection may not call a command, if it may not; else whether that
+    /// writes is noted.
+    fn admit_called(
         &mut self,
         core: &Core,
-        (run, database): (&mut ScriptRun, u8),
-        words: &[Vec<u8>],
-        denied: Option<String>,
-    ) -> Next {
-        let refused = |text: String| Next::Step(Step::Reply(format!("-{text}\r\n").into_bytes()));
-        match self.admit_called(core, (run, database), words, denied) {
-            Ok(writes) => run.has_written |= writes,
-            Err(text) => {
-                let command = words.first().and_then(|name| commands::find(name));
+        connection: &mut Connection,
+        words: &Arguments,
+        input: &[u8],
+    ) -> Result<(), String> {
+        let admitted = self.check_called(core, connection, words, input);
+        match (&admitted, &mut connection.script) {
+            (Ok(writes), Some(run)) => run.has_written |= writes,
+            (Err(_), _) => {
+                let command = words.iter(input).next().and_then(commands::find);
                 let calls = command.and_then(|one| self.counters().calls.get(one.place()));
                 if let Some(calls) = calls {
                     calls.rejected.add(1);
                 }
-                let text = text.replace(['\r', '\n'], " ");
-                self.note_failure(&text);
-                return refused(text);
             }
+            _ => {}
         }
-        let mut called = Box::<Called>::default();
-        called
-            .queue
-            .begin(words.iter().map(|word| word.len() + 24).sum(), words.len());
-        loop {
-            match called.queue.add_some(words.len(), |place| &words[place]) {
-                Added::Part => {}
-                Added::Whole => return Next::Command(called),
-                Added::TooLong => return refused("ERR the command is too long".to_owned()),
-            }
-        }
+        admitted.map(|_| ())
     }
 
-    /// Why a script may not call a command; else whether that writes.
-    fn admit_called(
-        &self,
+    /// Why the script of a connection may not call a command; else whether that writes.
+    fn check_called(
+        &mut self,
         core: &Core,
-        (run, database): (&ScriptRun, u8),
-        words: &[Vec<u8>],
-        denied: Option<String>,
+        connection: &Connection,
+        words: &Arguments,
+        input: &[u8],
     ) -> Result<bool, String> {
-        let called = commands::called_by_script(words)?;
+        // Also of one that is refused otherwise, it is noted that its user may not run it.
+        let denied = match connection.user.may_all() {
+            true => None,
+            false => commands::refused_in_script(self, connection, (words, input)),
+        };
+        let called = commands::called_by_script(words, input)?;
         if let Some(denied) = denied {
             return Err(denied);
         }
+        let Some(run) = &connection.script else {
+            return Ok(false);
+        };
         if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
@@ -258,7 +332,7 @@ impl Serving {
         let Some(reach) = run.reach else {
             return Ok(called.writes);
         };
-        match called.keys {
+        match called.keys(words, input) {
             CalledKeys::All => {
                 return Err(format!(
                     "ERR '{}' is about all keys, and a script of a server of several cores about its KEYS. Call it outside of scripts.",
@@ -266,8 +340,9 @@ impl Serving {
                 ));
             }
             CalledKeys::At(places) => {
-                let database = self.shared.databases.of(database);
-                for word in places.iter().filter_map(|place| words.get(place)) {
+                let database = self.shared.databases.of(connection.database);
+                for place in places.iter() {
+                    let word = words.get(place, input);
                     if !reach.has(core.shard_of(&database.stored(word))) {
                         let key = String::from_utf8_lossy(word);
                         let key: String = key.chars().take(128).collect();
@@ -287,7 +362,7 @@ impl Serving {
         &mut self,
         number: usize,
         connection: &mut Connection,
-        reply: &[u8],
+        reply: Vec<u8>,
         (is_compiled, is_counted): (bool, bool),
     ) {
         self.scripts.running.retain(|running| *running != number);
@@ -298,9 +373,6 @@ impl Serving {
         (connection.reply_mode, connection.protocol) = (run.mode, run.protocol);
         connection.database = run.database;
         connection.last_command = run.name;
-        if let Some(interpreter) = run.interpreter.take() {
-            self.scripts.give_back(interpreter);
-        }
         if is_compiled {
             self.keep_script(&run.script);
         }
@@ -314,7 +386,10 @@ impl Serving {
                 self.note_failure(&String::from_utf8_lossy(error));
             }
         }
-        connection.reply(|writer| writer.raw(reply));
+        connection.reply(|writer| writer.raw(&reply));
+        if let Some(interpreter) = run.interpreter.take() {
+            self.scripts.give_back(interpreter, reply);
+        }
         self.note_scripts();
     }
 
@@ -368,6 +443,12 @@ impl Serving {
 }
 
 impl Connection {
+    /// True if a command that its script has called may run, and nothing of it is under way.
+    fn may_call(&self) -> bool {
+        let is_free = self.stream.is_none() && self.left == 0 && self.outstanding == 0;
+        is_free && !self.is_gone && self.may_execute(true)
+    }
+
     /// Begins a script: from now on the output takes replies of its commands.
     pub(crate) fn begin_script(&mut self, mut run: Box<ScriptRun>) {
         run.output = std::mem::take(&mut self.output);

@@ -27,7 +27,7 @@ impl Serving {
                 continue;
             };
             let writes = connection.has_due_change();
-            let Some(task) = connection.take_due_long() else {
+            let Some((task, command)) = connection.take_due_long() else {
                 continue;
             };
             connection.is_blocked = true;
@@ -39,7 +39,7 @@ impl Serving {
                 &self.turn_bytes,
                 &self.entries,
             );
-            let output = output.with_held(held);
+            let output = output.with_held(held).of_command(command);
             let output = if writes { output.for_write() } else { output };
             let under = self.sections.take(number);
             let mut core = under.unwrap_or_else(|| self.tasks.client(core));
@@ -61,6 +61,7 @@ impl Serving {
             &self.entries,
         )
         .of_client(connection.id)
+        .of_command(connection.command_place)
     }
 
     /// One turn of the commands of several steps.
@@ -84,8 +85,9 @@ impl Serving {
         while let Some(task) = tasks.get_mut(place) {
             steps::go_on();
             let (polled, number) = (task.poll(), task.connection);
-            let is_some =
-                (task.output).pass_on(|bytes, begins| self.take_output(number, bytes, begins));
+            let command = task.output.command();
+            let is_some = (task.output)
+                .pass_on(|bytes, begins| self.take_output((number, command), bytes, begins));
             is_busy |= is_some || polled.is_ready();
             let rests = task.output.rests();
             if task.output.is_broken() {
@@ -124,19 +126,31 @@ impl Serving {
         })
     }
 
-    /// Adds a task's output to its connection; returns how many bytes wait to be sent there, and
-    /// how many may. `None` if the connection is gone. Only where a reply begins its first byte
-    /// says what it is: further on it may be one of a value.
+    /// Adds the output of a task of a command to its connection; returns how many bytes wait to be
+    /// sent there, and how many may. `None` if the connection is gone. Only where a reply begins
+    /// its first byte says what it is: further on it may be one of a value.
     pub(crate) fn take_output(
         &mut self,
-        number: usize,
+        (number, command): (usize, u8),
+        bytes: &mut Vec<u8>,
+        begins: bool,
+    ) -> Option<(usize, usize)> {
+        let mut connection = self.connections.get_mut(number)?.take()?;
+        let taken = self.take_output_of((number, command), &mut connection, bytes, begins);
+        self.connections[number] = Some(connection);
+        taken
+    }
+
+    /// Adds a task's output to its connection, as [`Serving::take_output`].
+    fn take_output_of(
+        &mut self,
+        (number, command): (usize, u8),
+        connection: &mut Connection,
         bytes: &mut Vec<u8>,
         begins: bool,
     ) -> Option<(usize, usize)> {
         let mut share_bytes = share_of(self.memory.server().free());
-        if let Some(Some(connection)) = self.connections.get_mut(number)
-            && let Some(run) = &mut connection.script
-        {
+        if let Some(run) = &mut connection.script {
             share_bytes = ALL_SHARES;
             let made = connection.output.waiting_bytes() + bytes.len();
             if made > run.reply_bytes_max {
@@ -152,7 +166,6 @@ impl Serving {
             // Others would wait for its client.
             share_bytes = ALL_SHARES;
         }
-        let connection = self.connections.get_mut(number)?.as_mut()?;
         if connection.is_gone {
             *bytes = Vec::new();
             return None;
@@ -166,9 +179,9 @@ impl Serving {
         let waiting = connection.waiting_bytes();
         connection.settle();
         if let Some(error) = error {
-            self.note_failure(&error);
+            self.note_failed_call(command, &error);
         }
-        self.note_output(number);
+        self.note_dirty(number, connection);
         Some((waiting, share_bytes))
     }
 
@@ -190,14 +203,17 @@ impl Serving {
         if self.goes_on_waiting(number, &mut connection) {
             return self.put_back(number, connection);
         }
+        self.end_command(number, &mut connection);
+        self.list(number, &mut connection);
+        self.note_dirty(number, &mut connection);
+        self.put_back(number, connection);
+    }
+
+    /// Ends the command of several steps of a connection.
+    fn end_command(&mut self, number: usize, connection: &mut Connection) {
         connection.end_task();
-        if let (Some(found), Some(tracker)) =
-            (connection.redirecting.take(), connection.tracker.as_mut())
-        {
-            tracker.redirection = found.take();
-            if tracker.redirection.is_none() {
-                self.end_tracking(number, &mut connection);
-            }
+        if let Some(redirecting) = connection.redirecting.take() {
+            self.end_redirecting(number, connection, *redirecting);
         }
         // Its last command has removed its user.
         connection.is_closing |= connection.user.is_removed() && !connection.is_executing();
@@ -206,8 +222,37 @@ impl Serving {
             stream.end();
             connection.stream = (!stream.is_done()).then_some(stream);
         }
-        self.list(number, &mut connection);
-        self.note_dirty(number, &mut connection);
-        self.put_back(number, connection);
+    }
+
+    /// Has the command of several steps that a connection has just begun under its sections go on
+    /// at once: others wait for these, and what it needs of them mostly comes at once. `core` is
+    /// the client of the sections again if it ends.
+    pub(crate) fn go_on_at_once(
+        &mut self,
+        core: &mut Core,
+        number: usize,
+        connection: &mut Connection,
+    ) {
+        if connection.parked.is_some() {
+            return;
+        }
+        let Some(mut task) = self.tasks.take_last(number) else {
+            return;
+        };
+        steps::go_on();
+        let polled = task.poll();
+        let of = (number, task.output.command());
+        (task.output).pass_on(|bytes, begins| self.take_output_of(of, connection, bytes, begins));
+        connection.is_gone |= task.output.is_broken();
+        let Poll::Ready(mut client) = polled else {
+            return self.tasks.put_back(task);
+        };
+        task.output.leave(&mut client);
+        if client.is_under_section() {
+            std::mem::swap(core, &mut client);
+        }
+        self.tasks.keep_client(client);
+        self.slow.take_ended(&self.shared.slow);
+        self.end_command(number, connection);
     }
 }

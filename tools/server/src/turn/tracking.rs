@@ -10,7 +10,7 @@ use crate::cores::message::{Message, Redirected};
 use crate::databases::shown_key;
 use crate::events::classes::EventClasses;
 use crate::events::key_events::KeyEvent;
-use crate::events::tracking::{ChangedKey, Changes, Due, Reader};
+use crate::events::tracking::{ChangedKey, Changes, Due, Reader, Redirecting, Tracker};
 use crate::resp::{Protocol, Writer};
 use crate::serving::Serving;
 use crate::steps;
@@ -100,6 +100,7 @@ impl Serving {
     #[cold]
     fn push_due(&mut self) -> bool {
         let (shared, mut left) = (Arc::clone(&self.shared), KEYS_A_TURN);
+        let begun = steps::now();
         let is_busy = !self.tracking.due.is_empty();
         while left > 0
             && let Some(due) = self.tracking.due.pop_front()
@@ -107,8 +108,11 @@ impl Serving {
             match due {
                 Due::Keys(changes, start) => {
                     let end = changes.keys.len().min(start + left);
-                    left -= end - start;
-                    self.push_changed(&changes.keys[start..end], changes.at_ns);
+                    let end = start + self.push_changed(&changes.keys[start..end], changes.at_ns);
+                    left = match steps::since(begun) < steps::SLICE {
+                        true => left - (end - start),
+                        false => 0,
+                    };
                     if end < changes.keys.len() {
                         self.tracking.due.push_front(Due::Keys(changes, end));
                     } else {
@@ -140,9 +144,15 @@ impl Serving {
     }
 
     /// Pushes keys to those that have read them, and to those that learn of all with a prefix.
-    fn push_changed(&mut self, keys: &[ChangedKey], at_ns: u64) {
+    /// Returns how many it has pushed: one, or more if that is little work.
+    fn push_changed(&mut self, keys: &[ChangedKey], at_ns: u64) -> usize {
         let mut by_prefix: BTreeMap<Arc<[u8]>, Vec<&ChangedKey>> = BTreeMap::new();
+        let (begun, mut done) = (steps::now(), 0);
         for changed in keys {
+            if done > 0 && steps::since(begun) >= steps::SLICE {
+                break;
+            }
+            done += 1;
             steps::count(1);
             self.push_key(&changed.key, changed.client, at_ns);
             if !self.tracking.prefixes.is_empty() {
@@ -169,6 +179,7 @@ impl Serving {
                 }
             }
         }
+        done
     }
 
     /// Pushes a key to those that have read it, but not to a client that has changed it itself and
@@ -195,6 +206,10 @@ impl Serving {
         let Some(Some(connection)) = self.connections.get(number) else {
             return;
         };
+        // It may wait for the client that it wants to redirect to.
+        let Some(tracker) = &connection.tracker else {
+            return;
+        };
         let mut body = Vec::new();
         let mut writer = Writer::new(&mut body, connection.protocol);
         match keys {
@@ -205,7 +220,7 @@ impl Serving {
             }
         }
         steps::count_copied(body.len());
-        let redirection = connection.tracker.as_ref().and_then(|one| one.redirection);
+        let redirection = tracker.redirection;
         let from = (number, connection.id);
         match redirection {
             None => self.push_body(number, &body, false),
@@ -332,10 +347,51 @@ impl Serving {
         prefixes.fetch_add(added, Ordering::Relaxed);
     }
 
+    /// Has a connection, which is counted, cache keys so, and learn of all with these prefixes.
+    pub(crate) fn track(
+        &mut self,
+        number: usize,
+        connection: &mut Connection,
+        (mut tracker, prefixes): (Tracker, Vec<Arc<[u8]>>),
+    ) {
+        if let Some(present) = &mut connection.tracker {
+            tracker.prefixes = std::mem::take(&mut present.prefixes);
+            tracker.is_caching_said = present.is_caching_said;
+        }
+        for prefix in prefixes {
+            self.add_prefix(number, &prefix);
+            tracker.prefixes.insert(prefix);
+        }
+        connection.tracker = Some(Box::new(tracker));
+    }
+
+    /// Has a connection cache keys if the client was found that it redirects to; else it does as
+    /// before.
+    #[cold]
+    pub(super) fn end_redirecting(
+        &mut self,
+        number: usize,
+        connection: &mut Connection,
+        redirecting: Redirecting,
+    ) {
+        let Redirecting {
+            mut tracker,
+            prefixes,
+            found,
+        } = redirecting;
+        tracker.redirection = found.take();
+        let is_found = tracker.redirection.is_some();
+        if is_found && !connection.is_gone {
+            self.track(number, connection, (tracker, prefixes));
+        } else if connection.tracker.is_none() {
+            self.uncount_tracker(number);
+        }
+    }
+
     /// Has a connection cache no keys any more.
     pub(crate) fn end_tracking(&mut self, number: usize, connection: &mut Connection) {
         let Some(tracker) = connection.tracker.take() else {
-            return;
+            return self.uncount_tracker(number);
         };
         for prefix in &tracker.prefixes {
             if let Some(numbers) = self.tracking.prefixes.get_mut(prefix) {
@@ -349,12 +405,18 @@ impl Serving {
                 }
             }
         }
-        if self.tracking.trackers.remove(&number) {
-            let port = &self.shared.cores[self.place];
-            port.trackers.fetch_sub(1, Ordering::AcqRel);
-            if self.shared.tracking.clients.fetch_sub(1, Ordering::Relaxed) == 1 {
-                crate::cores::removal_watch::track(&self.shared);
-            }
+        self.uncount_tracker(number);
+    }
+
+    /// Counts a connection no more among those that cache keys.
+    fn uncount_tracker(&mut self, number: usize) {
+        if !self.tracking.trackers.remove(&number) {
+            return;
+        }
+        let port = &self.shared.cores[self.place];
+        port.trackers.fetch_sub(1, Ordering::AcqRel);
+        if self.shared.tracking.clients.fetch_sub(1, Ordering::Relaxed) == 1 {
+            crate::cores::removal_watch::track(&self.shared);
         }
         if self.tracking.trackers.is_empty() {
             self.tracking.clear(&self.shared.tracking);

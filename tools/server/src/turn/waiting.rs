@@ -31,6 +31,12 @@ impl Serving {
         }
         parked.is_woken = false;
         parked.served.clear();
+        // Databases were swapped while it looked.
+        let database = self.shared.databases.of(connection.database);
+        if parked.is_outside(database) {
+            parked.move_to(database, &self.shared);
+            parked.is_woken_again = parked.entered.is_some();
+        }
         if parked.entered.is_none() {
             let waiter = Waiter {
                 client: connection.id,
@@ -57,7 +63,10 @@ impl Serving {
         let mut writer = Writer::new(&mut reply, connection.protocol);
         match end {
             WaitEnd::Timeout => writer.null_array(),
-            WaitEnd::Error => writer.error(UNBLOCKED),
+            WaitEnd::Error => {
+                writer.error(UNBLOCKED);
+                self.note_failed_call(connection.command_place, UNBLOCKED);
+            }
         }
         connection.emit_piece(&mut reply);
         self.end_wait(number, connection);
@@ -137,6 +146,21 @@ impl Serving {
         }
     }
 
+    /// Has a connection that waits do so in the database that its number means now.
+    pub(super) fn move_wait(&mut self, number: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
+            return;
+        };
+        let database = self.shared.databases.of(connection.database);
+        let parked = connection.parked.as_mut();
+        // The end of a look does it else.
+        let outside = parked.filter(|one| !one.is_looking && one.is_outside(database));
+        if let Some(parked) = outside {
+            parked.move_to(database, &self.shared);
+            self.parking.due.push(number);
+        }
+    }
+
     /// Ends the waits whose time is over, and starts the looks that are due.
     pub(crate) fn serve_waits(&mut self, core: &Core) {
         self.end_overdue_waits();
@@ -162,7 +186,8 @@ impl Serving {
                     &self.turn_bytes,
                     &self.entries,
                 )
-                .for_write(),
+                .for_write()
+                .of_command(connection.command_place),
             );
             let written = output.clone();
             let future = async move {

@@ -110,7 +110,13 @@ impl OfAbsent {
     /// Writes what a command with a wrong argument replies, of a key of this kind.
     fn write(self, kind: Option<Kind>, answer: &Answer<'_>, text: &str, writer: &mut Writer<'_>) {
         let is_there = match kind {
-            Some(_) => TreeView::of(answer).length().version > 0,
+            Some(kind) => {
+                let length = TreeView::of(answer).length();
+                if length.version > 0 && length.tag != kind.tag() {
+                    return writer.error(WRONG_TYPE);
+                }
+                length.version > 0
+            }
             None => matches!(answer, Answer::Value { .. }),
         };
         match self {

@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 use farcore::Core;
 
 use crate::cores::shared::Shared;
+use crate::databases::{Database, shown_key};
 use crate::figures::slow_log::Measured;
 use crate::resp::{Protocol, Writer};
+use crate::steps;
 use crate::tasks::output::TaskOutput;
 use crate::waits::key_queues::{Awaited, ReadyKeys, Served, WaitEnd, Waiter};
 use crate::waits::readiness::Readiness;
@@ -54,6 +56,9 @@ pub(crate) trait Takes: Debug {
     /// The keys that are taken from.
     fn keys(&self) -> &[Vec<u8>];
 
+    /// It, of the keys of the same names in another database.
+    fn in_database(&self, database: Database) -> Rc<dyn Takes>;
+
     /// Takes it and replies, unless nothing is there. The key at the place `first` comes first.
     fn take_from<'a>(
         &'a self,
@@ -62,6 +67,17 @@ pub(crate) trait Takes: Debug {
         readiness: &'a Readiness,
         from: (usize, SourceErrors),
     ) -> Taking<'a>;
+}
+
+/// A key of the same name in a database.
+pub(crate) fn key_in(database: Database, key: &[u8]) -> Vec<u8> {
+    database.stored(shown_key(key)).into_owned()
+}
+
+/// Keys of the same names in a database.
+pub(crate) fn keys_in(database: Database, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    steps::count(keys.len());
+    keys.iter().map(|key| key_in(database, key)).collect()
 }
 
 /// What a look at the keys needs.
@@ -164,6 +180,31 @@ impl Parked {
 
     pub(crate) fn look(&self) -> Look {
         self.look.clone()
+    }
+
+    /// True if it waits for keys of another database.
+    pub(crate) fn is_outside(&self, database: Database) -> bool {
+        let first = self.look.wanted.keys().first();
+        first.is_some_and(|key| Database::of(key) != database)
+    }
+
+    /// Has it wait for the keys of the same names in a database, while it does not look.
+    pub(crate) fn move_to(&mut self, database: Database, shared: &Shared) {
+        let moved = self.look.wanted.in_database(database);
+        let wanted = std::mem::replace(&mut self.look.wanted, moved);
+        let awaited = wanted.awaited();
+        if let Some((waiter, tickets)) = &mut self.entered {
+            shared.waiting.leave(awaited, wanted.keys(), tickets);
+            *tickets = (shared.waiting).enter(awaited, self.look.wanted.keys(), *waiter);
+        }
+        // It does not look for what it was woken for: the next client does.
+        let served = std::mem::take(&mut self.served_again);
+        let is_woken = std::mem::take(&mut self.is_woken_again) && !awaited.is_for_all();
+        for key in wanted.keys().iter().filter(|_| is_woken) {
+            steps::count(1);
+            shared.wake_waiter(awaited, key, &served);
+        }
+        self.woken_for = None;
     }
 
     /// True once it has looked and found nothing.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 use farcore::constants::LONG_VALUE_BYTES_MAX;
-use farcore_rdb::{Decoder, Item, Step as Decoded, ValueKind, Window};
+use farcore_rdb::{Decoder, Item, Problem, Step as Decoded, ValueKind, Window};
 
 use crate::commands::trees::Step;
 use crate::memory::Charge;
@@ -129,12 +129,22 @@ pub(super) async fn check(
         is_string: decoder.kind() == ValueKind::String,
         unpacked: 0,
     };
+    // Each has bytes beside its text.
+    decoder.limit_fields((element_max / (2 * BESIDE_TEXT)) as u64);
     let mut unpacked = output.hold(0);
     let mut seen = None::<Seen>;
     loop {
         let mut room = None;
         let mut count = None;
-        match decoder.next(window).map_err(|_| BAD)? {
+        let step = decoder.next(window).map_err(|error| match error.problem {
+            Problem::Fields(pairs) => {
+                let pairs = usize::try_from(pairs).unwrap_or(usize::MAX);
+                let bytes = pairs.saturating_mul(2 * BESIDE_TEXT);
+                too_large("element", bytes, element_max)
+            }
+            _ => BAD.into(),
+        })?;
+        match step {
             Decoded::End => break,
             Decoded::More => return Err(BAD.into()),
             Decoded::Room(bytes) => room = Some(bytes),

@@ -79,7 +79,9 @@ fn life(time: i64, options: Options) -> std::result::Result<Life, Refusal> {
         true => time,
         false => now_ms.saturating_add(time),
     };
-    Ok(match at_ms <= now_ms {
+    // What clocks cannot count is past; as Redis, whose sum turns around.
+    let has_ended = at_ms <= now_ms || i64::try_from(at_ms).is_err();
+    Ok(match has_ended {
         true => Life::HasEnded,
         false => Life::Lasts(Expiry::At(at_ms)),
     })

@@ -1,0 +1,101 @@
+//! An engine that keeps what it stores: it is closed, opened again and finds its keys.
+//!
+//! `cargo run --release -p farcore --example durable -- [KEYS] [off|second|always] [DIRECTORY]`
+//! prints how fast that is.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use farcore::{Config, Core, Engine, Error, LogPolicy, Operation};
+
+/// Operations of a batch.
+const BATCH: u64 = 512;
+
+async fn put_all(mut core: Core, keys: u64, round: u64) -> Result<(), Error> {
+    for first in (0..keys).step_by(BATCH as usize) {
+        let pairs: Vec<_> = (first..keys.min(first + BATCH))
+            .map(|number| (number.to_le_bytes(), [(number + round).to_le_bytes(); 8]))
+            .collect();
+        let operations = pairs.iter().map(|(key, value)| Operation::Put {
+            key,
+            value: value.as_flattened(),
+        });
+        core.many(operations, |_, _| {}).await?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1);
+    let keys = arguments
+        .next()
+        .and_then(|keys| keys.parse().ok())
+        .unwrap_or(20_000);
+    let log = match arguments.next().as_deref() {
+        Some("off") => LogPolicy::Off,
+        Some("always") => LogPolicy::Always,
+        _ => LogPolicy::EverySecond,
+    };
+    let directory = arguments.next().map(PathBuf::from);
+    let temporary = std::env::temp_dir().join(format!("farcore-{}", std::process::id()));
+    let directory = directory.unwrap_or_else(|| temporary.clone());
+    let config = Config {
+        cores: Config::default().cores.into_iter().take(1).collect(),
+        local_bytes: (64 << 20) + keys * 32,
+        far_bytes: (64 << 20) + keys * 256,
+        keys_expected: keys,
+        data_dir: Some(directory),
+        log,
+        ..Config::default()
+    };
+    let engine = Engine::open(config.clone())?;
+    let rate = |what: &str, began: Instant| {
+        let seconds = began.elapsed().as_secs_f64();
+        println!(
+            "{what}: {:.2} million keys a second",
+            keys as f64 / seconds / 1e6
+        );
+    };
+    for round in 0..2 {
+        let began = Instant::now();
+        engine
+            .run_on_core(0, move |core| put_all(core, keys, round))?
+            .join()??;
+        rate("put", began);
+    }
+    let saved = std::thread::scope(|scope| {
+        let snapshot = scope.spawn(|| engine.snapshot());
+        let (began, mut rounds) = (Instant::now(), 0);
+        while !snapshot.is_finished() {
+            engine
+                .run_on_core(0, move |core| put_all(core, keys, 1))?
+                .join()??;
+            rounds += 1;
+        }
+        let seconds = began.elapsed().as_secs_f64() / f64::from(rounds);
+        println!(
+            "put while saving: {:.2} million keys a second",
+            keys as f64 / seconds / 1e6
+        );
+        snapshot.join().unwrap_or(Err(Error::Closed))
+    })?;
+    println!(
+        "saved {} keys, {} bytes in {} ms",
+        saved.keys, saved.bytes, saved.took_ms
+    );
+    engine.close();
+    let began = Instant::now();
+    let engine = Engine::open(config)?;
+    rate("loaded", began);
+    let mut handle = engine.handle()?;
+    assert_eq!(handle.len()?, keys);
+    let last = (keys - 1).to_le_bytes();
+    let value = handle.get(&last).wait()?.expect("it was put");
+    assert_eq!(value[..8], keys.to_le_bytes());
+    drop(value);
+    println!("all keys are there again");
+    drop(handle);
+    engine.close();
+    let _ = std::fs::remove_dir_all(temporary);
+    Ok(())
+}
