@@ -231,7 +231,8 @@ fn all_that_a_server_has_moves_to_another_one_and_back() {
     let said = run(&["import", file, "--to", &farcore, "--replace"]);
     assert_eq!(said, "stored 2024, refused 0, expired already 0\n");
     assert_eq!(ask(&farcore, &looks()), held);
-    let Some((_process, redis)) = redis(folder.path()) else {
+    let first = tempfile::tempdir().unwrap();
+    let Some((_process, redis)) = redis(first.path()) else {
         return;
     };
     run(&["import", file, "--to", &redis]);
@@ -239,7 +240,7 @@ fn all_that_a_server_has_moves_to_another_one_and_back() {
     // A file of Redis itself, and one that is made from it.
     let saved = ask(&redis, &["SAVE\r\n".to_owned()]);
     assert!(saved.starts_with("+OK"), "{saved}");
-    let by_redis = folder.path().join("dump.rdb");
+    let by_redis = first.path().join("dump.rdb");
     let exported = folder.path().join("exported.rdb");
     run(&["export", "--from", &redis, exported.to_str().unwrap()]);
     for made in [&by_redis, &exported] {
