@@ -60,7 +60,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Whether nothing was stored.
-    #[cfg(any(test, feature = "simulation"))]
+    #[cfg(test)]
     pub(crate) fn is_new(&self) -> bool {
         self.manifest.is_none() && self.files == Files::default()
     }
@@ -138,7 +138,7 @@ impl Directory {
     }
 
     /// Where it is.
-    #[cfg(any(test, feature = "simulation"))]
+    #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -104,7 +104,7 @@ impl FileReader {
     }
 
     /// Bytes that the file has.
-    #[cfg(any(test, feature = "simulation"))]
+    #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> u64 {
         self.length
     }

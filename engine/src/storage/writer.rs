@@ -214,7 +214,7 @@ impl<D: Disk> FileWriter<D> {
     }
 
     /// Whether polls have nothing to do: nothing is due, under way or to be synced.
-    #[cfg(any(test, feature = "simulation"))]
+    #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.blocks.is_idle()
     }
@@ -454,7 +454,7 @@ impl Blocks {
         }
     }
 
-    #[cfg(any(test, feature = "simulation"))]
+    #[cfg(test)]
     fn is_idle(&self) -> bool {
         let has_goal = self.goal > self.durable.blocks || (self.ending && !self.ended);
         let is_under_way = self.syncing.is_some() || self.under_way.iter().any(Option::is_some);
