@@ -106,7 +106,8 @@ fn transaction_of<'a>(call: &'a mut Call<'_>) -> &'a mut ClientTransaction {
 }
 
 /// Follows swaps of databases: keys that were absent are watched in the databases that their
-/// numbers mean now. True if a key that was there is in one that was swapped.
+/// numbers mean now too, and where they were, for they may have come before the swap. True if a key
+/// that was there is in one that was swapped.
 fn follow_swaps(watched: &mut Watched, before: u64, databases: &Databases) -> bool {
     let moved: Vec<_> = (watched.iter())
         .filter_map(|(key, seen)| {
@@ -117,9 +118,8 @@ fn follow_swaps(watched: &mut Watched, before: u64, databases: &Databases) -> bo
         .collect();
     steps::count(watched.len());
     for (key, database, _) in &moved {
-        watched.remove(key);
         let key = database.stored(shown_key(key)).into_owned();
-        watched.insert(key, Seen::Version(0));
+        watched.entry(key).or_insert(Seen::Version(0));
     }
     let was_there = |seen: &Seen| matches!(seen, Seen::Version(1..));
     moved.iter().any(|(_, _, seen)| was_there(seen))
