@@ -16,6 +16,7 @@
 //! cores/    what all cores share: ports, messages, answers
 //! events/   events of keys; channels, subscriptions, monitors
 //! figures/  counters, `INFO`, slow commands
+//! durability/ snapshots that clients and rules want; what is refused while data are loaded
 //! types/    the kinds of values: their records and replies
 //! users/    who may run which commands, with which keys and channels
 //! scripts.rs  scripts that a core knows, and interpreters; the language: `farcore-script`

@@ -15,7 +15,7 @@ const REPLY_LIMIT: Duration = Duration::from_secs(120);
 /// Bytes of the longest reply; Redis's longest string.
 const REPLY_BYTES_MAX: usize = 512 << 20;
 
-/// Who a server is told that this is.
+/// How a server lets the command in.
 #[derive(Debug, Args)]
 pub(super) struct Login {
     /// File with the password of the server

@@ -1,5 +1,5 @@
-//! `farcore rdb export`: all databases of a running server by `SCAN`, `DUMP` and `PEXPIRETIME`, into
-//! one file, which is there whole or not at all.
+//! `farcore rdb export`: all databases of a running server by `SCAN`, `DUMP` and `PEXPIRETIME`,
+//! into one file, which is there whole or not at all.
 //!
 //! Each key is as it was at some moment of the export. A key that is listed twice is written once.
 
@@ -18,7 +18,7 @@ use farcore_rdb::{FileWriter, VERSION_WRITTEN, payload};
 use super::check::progress;
 use super::connection::{Connection, Login, Reply, check_address, shown};
 
-/// Keys that a page of a scan is asked for.
+/// Keys of a page of a scan, about.
 const PAGE: &[u8] = b"256";
 /// Databases that are looked for.
 const DATABASES_MAX: u64 = 1 << 16;
@@ -108,7 +108,7 @@ impl Beside {
 impl Drop for Beside {
     fn drop(&mut self) {
         if !self.is_whole {
-            // One that remains is in nobody's way.
+            // One that remains is in no one's way.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,5 +1,5 @@
-//! `farcore rdb import`: each value of a file is sent as `RESTORE`, many at a time. The value's bytes
-//! go as they are in the file, so the server checks and decodes them.
+//! `farcore rdb import`: each value of a file is sent as `RESTORE`, many at a time. The value's
+//! bytes go as they are in the file, so the server checks and decodes them.
 
 use std::collections::VecDeque;
 use std::fs::File;

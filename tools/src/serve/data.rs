@@ -65,7 +65,7 @@ impl DataArguments {
         })
     }
 
-    /// What the server is told.
+    /// What the server needs to know.
     pub(super) fn options(&self) -> Result<Option<DataOptions>> {
         let save_points = self.save_points()?;
         Ok(self.dir().map(|dir| DataOptions {

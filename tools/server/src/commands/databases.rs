@@ -220,7 +220,7 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
             None if shared.saving.is_durable() && shared.databases.are_swapped() => {
                 clear(&mut core, None).await
             }
-            None if is_alone => core.clear().await.map(|_| ()),
+            None if is_alone => clear_all(&mut core, &shared).await,
             database => clear(&mut core, Some(database.unwrap_or_default())).await,
         };
         drop(clearing);
@@ -235,8 +235,19 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
     }))
 }
 
-/// Removes the keys of one database, or of all, that are there when it begins, and maybe some that come
-/// meanwhile.
+/// Removes all keys.
+async fn clear_all(core: &mut Core, shared: &Shared) -> farcore::Result<()> {
+    core.clear().await?;
+    let databases = &shared.databases;
+    if shared.saving.is_durable() && databases.are_swapped() {
+        // They were swapped meanwhile.
+        core.put(ORDER_KEY, &databases.stored_after(0, 0)).await?;
+    }
+    Ok(())
+}
+
+/// Removes the keys of one database, or of all, that are there when it begins, and maybe some that
+/// come meanwhile.
 async fn clear(core: &mut Core, database: Option<Database>) -> farcore::Result<()> {
     let mut cursor = Some(Cursor::START);
     while let Some(at) = cursor {

@@ -15,7 +15,7 @@
 //!   itself.
 
 mod refusals;
-mod save_points;
+pub(crate) mod save_points;
 mod saving;
 
 pub(crate) use self::refusals::{LOADING, UNSAVED};

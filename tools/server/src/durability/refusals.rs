@@ -19,8 +19,8 @@ impl Refusals {
     /// True if some commands are. Cost: one load.
     #[inline]
     pub(crate) fn are_some(&self) -> bool {
-        // ORDERING: relaxed, as all here; the end of loading is seen late at worst, and what a
-        // client is told before it is served is told by other means.
+        // ORDERING: relaxed, as all here; a core that sees a change late refuses a command more
+        // or less.
         self.0.load(Ordering::Relaxed) != 0
     }
 

@@ -1,4 +1,4 @@
-//! Rules that have snapshots made: so many changes within so many seconds, as Redis's `save`.
+//! Rules that have snapshots made, by a number of changes and of seconds, as Redis's `save`.
 
 /// A rule: a snapshot is made once the last one is older than `seconds` and there have been
 /// `changes` since.

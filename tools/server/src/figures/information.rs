@@ -8,6 +8,7 @@ use crate::cores::shared::Shared;
 use crate::databases::{Counts, DATABASES};
 use crate::figures::counters::CoreCounters;
 use crate::figures::failures::Failures;
+use crate::figures::lines::{line, lines};
 use crate::figures::persistence;
 use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures};
 
@@ -219,16 +220,6 @@ pub(crate) fn text(gathered: &Gathering<'_>, wanted: &[String]) -> String {
         }
     }
     text
-}
-
-pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    let _ = write!(text, "{name}:{value}\r\n");
-}
-
-pub(super) fn lines(text: &mut String, lines: &[(&str, u64)]) {
-    for (name, value) in lines {
-        line(text, name, value);
-    }
 }
 
 fn server(gathered: &Gathering<'_>, text: &mut String) {

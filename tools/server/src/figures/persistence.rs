@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farcore::LogPolicy;
 
-use super::information::{line, lines};
+use super::lines::{line, lines};
 use crate::cores::shared::Shared;
 use crate::durability::{Kind, LastSave, save_points_text};
 

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use self::native::{CONNECTIONS_MAX, HANDSHAKE_SENDS, SLOTS_MAX};
 pub use self::native::{NativeOptions, NativeOptionsError};
-use crate::durability::SavePoint;
+use crate::durability::save_points::SavePoint;
 
 /// Clients at once, by default; as Redis.
 pub const CLIENTS_MAX: usize = 10_000;

@@ -1,6 +1,6 @@
-//! `cargo xtask redis kills`: a server with a data directory is killed again and again while clients
-//! write, and started again with another number of cores. What it had acknowledged and has lost is
-//! counted.
+//! `cargo xtask redis kills`: a server with a data directory is killed again and again while
+//! clients write, and started again with another number of cores. What it had acknowledged and has
+//! lost is counted.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
