@@ -232,6 +232,7 @@ fn a_log_of_each_second_loses_no_more() {
     assert!(told[0].set > 0);
     // It is on the disk within a second, and some more on a machine that is busy.
     let mut asking = client(&server);
+    thread::sleep(Duration::from_secs(2));
     let start = Instant::now();
     while !asking
         .ask("INFO persistence")
@@ -406,6 +407,8 @@ fn a_snapshot_and_a_log_together_hold_everything() {
 }
 
 fn kill_after_log(server: Serve, client: &mut Client) {
+    // What is not written yet is not counted yet.
+    thread::sleep(Duration::from_secs(2));
     let start = Instant::now();
     while !client
         .ask("INFO persistence")
