@@ -179,7 +179,7 @@ fn nothing_that_was_acknowledged_is_lost_by_kills() {
 }
 
 #[test]
-#[ignore = "the log does not hold the commands of a section together"]
+#[ignore = "such an EXEC is answered before the log has it, and is not held together there"]
 fn no_half_of_a_transaction_of_several_types_survives() {
     kill_again_and_again("RPUSH");
 }
