@@ -41,6 +41,8 @@ pub(crate) struct Journal {
     step: Option<Option<usize>>,
     /// All entries belong to one step until it is ended; whether there is one.
     span: Option<bool>,
+    /// Sections are no steps: what is done under one is answered, and must be found, before its end.
+    has_no_spans: bool,
     /// All bytes that were ever appended.
     appended: u64,
 }
@@ -58,7 +60,14 @@ impl Journal {
 
     /// Has all entries from now on belong to one step: those of a section.
     pub(crate) fn begin_span(&mut self) {
-        self.span = Some(false);
+        if !self.has_no_spans {
+            self.span = Some(false);
+        }
+    }
+
+    /// Sets whether sections are steps.
+    pub(crate) fn set_spans(&mut self, has_spans: bool) {
+        self.has_no_spans = !has_spans;
     }
 
     /// Ends it, if one was begun; true if it was.

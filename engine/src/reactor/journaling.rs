@@ -192,7 +192,7 @@ impl Journaling {
                 file,
                 sync,
             } => {
-                shard.start_journal();
+                shard.start_journal(sync != JournalSync::Always);
                 let start = shard.journal().map_or(0, |journal| journal.appended());
                 self.sync = sync;
                 self.drafts_from = shard.next_draft();

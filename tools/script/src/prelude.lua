@@ -5,7 +5,7 @@ local host = ...
 local error, type, tostring, select, next = error, type, tostring, select, next
 local pcall, xpcall, setfenv, unpack, pairs = host.pcall, host.xpcall, setfenv, unpack, pairs
 local rawget, rawset, getmetatable, setmetatable = rawget, rawset, getmetatable, setmetatable
-local create, resume = coroutine.create, coroutine.resume
+local create, resume, running = coroutine.create, coroutine.resume, coroutine.running
 local collectgarbage, concat = collectgarbage, table.concat
 
 local READONLY = "Attempt to modify a readonly table"
@@ -65,6 +65,8 @@ local function resumed(ok, ...)
 end
 
 local function go_on(co, ...)
+  -- A resume that has thrown has not counted down.
+  if depth > 0 and not running() then depth = 0 end
   if depth >= DEPTH_MAX then return false, "C stack overflow" end
   depth = depth + 1
   return resumed(resume(co, ...))

@@ -29,9 +29,12 @@ fn put_expiry(into: &mut Vec<u8>, expiry: &[u8]) {
 
 impl<E: Endpoint> Shard<E> {
     /// Starts a journal of what changes from now on, or goes on with it.
-    pub(crate) fn start_journal(&mut self) {
+    /// `has_spans`: what is done under a section is one step.
+    pub(crate) fn start_journal(&mut self, has_spans: bool) {
         let journal = self.journal.get_or_insert_default();
-        if journal.end_span() {
+        let is_span = journal.end_span();
+        journal.set_spans(has_spans);
+        if is_span {
             journal.begin_span();
         }
     }

@@ -39,8 +39,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if call.connection.tracker.is_some() {
                 tracking::note_run(call, command);
             }
-            let place = usize::from(call.connection.command_place);
-            if let Some(counters) = call.serving.counters().calls.get(place) {
+            // Not the connection's: a script that runs at once leaves those of its commands there.
+            if let Some(counters) = call.serving.counters().calls.get(command.place()) {
                 counters.calls.add(u64::from(!is_counted));
                 if flow.is_err() {
                     counters.failed.add(1);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use farcore::LogPolicy;
+use farcore::{DurableStats, LogPolicy};
 
 use super::lines::{line, lines};
 use crate::cores::shared::Shared;
@@ -119,9 +119,17 @@ pub(super) fn write(shared: &Shared, text: &mut String) {
             ("aof_rewrites_consecutive_failures", rewrite.failed),
         ],
     );
+    log(shared, &stats, text);
+    if is_loading {
+        loading(shared, text);
+    }
+}
+
+/// The lines of the log, and of what it follows.
+fn log(shared: &Shared, stats: &DurableStats, text: &mut String) {
     let write_status = if stats.is_failing { "err" } else { "ok" };
     line(text, "aof_last_write_status", write_status);
-    if let Some(data) = saving.options.as_ref().filter(|_| stats.is_logging) {
+    if let Some(data) = shared.saving.options.as_ref().filter(|_| stats.is_logging) {
         let (base_bytes, bytes) = file_bytes(&data.dir);
         lines(
             text,
@@ -136,9 +144,6 @@ pub(super) fn write(shared: &Shared, text: &mut String) {
                 ("aof_torn_bytes", stats.torn_bytes),
             ],
         );
-    }
-    if is_loading {
-        loading(shared, text);
     }
 }
 

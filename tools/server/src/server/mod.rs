@@ -141,25 +141,7 @@ impl Server {
         let is_loaded = engine.durability().stats().is_some();
         let refusals = &server.shared.saving.refusals;
         refusals.set_loading(server.shared.saving.is_durable());
-        let (starts, started) = mpsc::channel();
-        for place in 0..engine.shards() {
-            let shared = Arc::clone(&server.shared);
-            let (value_bytes_max, starts) = (engine.value_bytes_max(), starts.clone());
-            let job = engine.run_on_core(place, move |core| async move {
-                let _ended = Ended(Arc::clone(&shared), place);
-                let serving = Serving::new(shared, place, value_bytes_max)?;
-                let _ = starts.send(());
-                drop(starts);
-                serving.run(core).await;
-                Ok(())
-            })?;
-            server.cores.push(job);
-        }
-        drop(starts);
-        if started.iter().count() < engine.shards() {
-            // The core that does not serve says why.
-            server.end()?;
-        }
+        server.start_cores(engine)?;
         if is_loaded {
             server.begin(engine)?;
         }
@@ -182,6 +164,30 @@ impl Server {
             tracing::info!(address, "the server accepts native clients");
         }
         Ok(server)
+    }
+
+    /// Starts the loop of each core, and waits until all serve.
+    fn start_cores(&mut self, engine: &Engine) -> Result<(), StartError> {
+        let (starts, started) = mpsc::channel();
+        for place in 0..engine.shards() {
+            let shared = Arc::clone(&self.shared);
+            let (value_bytes_max, starts) = (engine.value_bytes_max(), starts.clone());
+            let job = engine.run_on_core(place, move |core| async move {
+                let _ended = Ended(Arc::clone(&shared), place);
+                let serving = Serving::new(shared, place, value_bytes_max)?;
+                let _ = starts.send(());
+                drop(starts);
+                serving.run(core).await;
+                Ok(())
+            })?;
+            self.cores.push(job);
+        }
+        drop(starts);
+        if started.iter().count() < engine.shards() {
+            // The core that does not serve says why.
+            self.end()?;
+        }
+        Ok(())
     }
 
     /// Has all commands be served, once the engine has loaded its data directory.

@@ -82,6 +82,8 @@ impl Serving {
                 return true;
             };
             self.scripts.resumes += 1;
+            // Also of a command that is refused: the slice must end some time.
+            steps::count(1);
             let next = match interpreter.resume(step) {
                 Event::Call { command, is_resp3 } => {
                     self.call_of_script(core, connection, command, is_resp3)
