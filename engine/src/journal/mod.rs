@@ -41,7 +41,8 @@ pub(crate) struct Journal {
     step: Option<Option<usize>>,
     /// All entries belong to one step until it is ended; whether there is one.
     span: Option<bool>,
-    /// Sections are no steps: what is done under one is answered, and must be found, before its end.
+    /// Sections are no steps: what is done under one is answered before its end, and must be
+    /// found.
     has_no_spans: bool,
     /// All bytes that were ever appended.
     appended: u64,
