@@ -259,7 +259,7 @@ fn many_arguments_are_refused_by_their_limit_and_number() {
         (
             "COMMAND INFO",
             257,
-            "names of commands: at most 256 at once, these are 257",
+            "names of commands: at most 255 at once, these are 257",
         ),
         (
             "INFO",

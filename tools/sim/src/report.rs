@@ -28,7 +28,8 @@ const ERRORS: [&str; 17] = [
 /// Those of calls that no client of a run makes, of sections, which count their own, and of engines
 /// that do not open.
 #[cfg(test)]
-const OTHER_ERRORS: [&str; 33] = [
+const OTHER_ERRORS: [&str; 37] = [
+    "BaseIncomplete",
     "Config",
     "Core",
     "CounterOverflow",
@@ -38,6 +39,7 @@ const OTHER_ERRORS: [&str; 33] = [
     "Handles",
     "IoUring",
     "JobPanicked",
+    "JournalFailed",
     "Key",
     "KeyEmpty",
     "KeyTooLong",
@@ -46,6 +48,7 @@ const OTHER_ERRORS: [&str; 33] = [
     "LongValueTooLong",
     "LongValuesKept",
     "Memory",
+    "NoDataDirectory",
     "NotANumber",
     "Position",
     "SectionEnded",
@@ -55,6 +58,7 @@ const OTHER_ERRORS: [&str; 33] = [
     "SectionOutside",
     "SectionRefused",
     "SectionShards",
+    "SnapshotStalled",
     "SystemCall",
     "Threads",
     "TimedOut",
