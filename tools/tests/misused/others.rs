@@ -24,6 +24,25 @@ pub(super) const OTHERS: &[Row] = &[
         &["none.rdb cannot be read"],
     ),
     ("rdb check", "rdb check", 2, &["<FILE>"]),
+    ("rdb export", "rdb export", 2, &["<FILE>"]),
+    (
+        "rdb export",
+        "rdb export FOLDER/out.rdb --from nowhere",
+        1,
+        &["--from nowhere", "HOST:PORT"],
+    ),
+    (
+        "rdb import",
+        "rdb import FOLDER/none.rdb",
+        1,
+        &["none.rdb cannot be read"],
+    ),
+    (
+        "rdb import",
+        "rdb import FOLDER/none.rdb --to nowhere",
+        1,
+        &["--to nowhere", "HOST:PORT"],
+    ),
     ("run-one", "run-one", 1, &["the plan cannot be parsed"]),
     ("top", "top --json", 2, &["--once"]),
     (
