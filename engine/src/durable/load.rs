@@ -292,22 +292,7 @@ impl Loader {
                 self.restore((entry.kind, key, version), entry.body).await
             }
             EntryBody::Expire { .. } => self.restore((entry.kind, key, version), entry.body).await,
-            EntryBody::TreeStep { patches } => match self.since {
-                Some(since) => {
-                    let Some((head, _)) = Patches::parse(patches) else {
-                        return Err(self.damaged(self.loaded.entries));
-                    };
-                    load.trees.note_page(key, version, head, since);
-                    self.patch(key, version, patches).await
-                }
-                None if load.trees.knows(key, version) => {
-                    let Some(unseen) = load.trees.unseen(key, version, patches) else {
-                        return Err(self.damaged(self.loaded.entries));
-                    };
-                    self.patch(key, version, &unseen).await
-                }
-                None => self.patch(key, version, patches).await,
-            },
+            EntryBody::TreeStep { patches } => self.step(key, version, patches).await,
             EntryBody::Clear => {
                 load.trees.clear(version);
                 load.longs.clear();
@@ -345,6 +330,27 @@ impl Loader {
                 let long = load.longs.remove(&id);
                 self.put_long((key, version), long, expiry_ms).await
             }
+        }
+    }
+
+    /// Applies a step of a tree: of a log, what of it the base has not seen.
+    async fn step(&mut self, key: &[u8], version: Version, patches: &[u8]) -> Result<()> {
+        let trees = &mut self.loaded.load.trees;
+        match self.since {
+            Some(since) => {
+                let Some((head, _)) = Patches::parse(patches) else {
+                    return Err(self.damaged(self.loaded.entries));
+                };
+                trees.note_page(key, version, head, since);
+                self.patch(key, version, patches).await
+            }
+            None if trees.knows(key, version) => {
+                let Some(unseen) = trees.unseen(key, version, patches) else {
+                    return Err(self.damaged(self.loaded.entries));
+                };
+                self.patch(key, version, &unseen).await
+            }
+            None => self.patch(key, version, patches).await,
         }
     }
 

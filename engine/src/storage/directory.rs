@@ -137,12 +137,6 @@ impl Directory {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Where it is.
-    #[cfg(test)]
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The path of a file, whether it is there or not.
     pub(crate) fn path_of(&self, kind: FileKind, generation: u64, shard: u16) -> PathBuf {
         self.path.join(name_of(kind, generation, shard))

@@ -56,7 +56,7 @@ impl Serving {
             };
             let step = match run.next.take() {
                 Some(Next::Command(called)) => {
-                    let called = match self.run_called(core, (number, holds), connection, called) {
+                    match self.run_called(core, (number, holds), connection, called) {
                         Ok(reply) => Step::Reply(reply),
                         Err(called) => {
                             if let Some(run) = &mut connection.script {
@@ -64,9 +64,7 @@ impl Serving {
                             }
                             return false;
                         }
-                    };
-                    steps::count(1);
-                    called
+                    }
                 }
                 Some(Next::Step(step)) => step,
                 None => Step::GoOn,
