@@ -537,16 +537,7 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
             arguments.resp
         );
     }
-    let mut out = io::stdout();
-    let mut ready = format!("ready: redis://{}", server.address());
-    if let Some(address) = server.tls_address() {
-        ready.push_str(&format!(" rediss://{address}"));
-    }
-    // A closed stdout is no reason to stop.
-    for address in server.native_addresses() {
-        let _ = writeln!(out, "native: {address}");
-    }
-    let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
+    report_ready(&server);
     let waited = wait(&events, &server, returned);
     drop(watched);
     server.stop()?;
@@ -561,6 +552,20 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     saved.context("the server has ended, and what has changed since the last snapshot is lost")?;
     info!("stopped");
     Ok(())
+}
+
+/// Says on stdout where the server listens.
+fn report_ready(server: &Server) {
+    let mut out = io::stdout();
+    let mut ready = format!("ready: redis://{}", server.address());
+    if let Some(address) = server.tls_address() {
+        ready.push_str(&format!(" rediss://{address}"));
+    }
+    // A closed stdout is no reason to stop.
+    for address in server.native_addresses() {
+        let _ = writeln!(out, "native: {address}");
+    }
+    let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
 }
 
 /// Waits for a signal, or for a client that wants the end.
