@@ -437,6 +437,38 @@ fn wait_for(client: &mut Client, name: &str, value: &str) {
     }
 }
 
+/// The settings of saves, and what of them cannot be set.
+fn check_settings(client: &mut Client, dir: &std::path::Path) {
+    let dir_path = std::path::absolute(dir).unwrap();
+    for (name, value) in [
+        ("save", "3600 1 300 100 60 10000"),
+        ("appendonly", "no"),
+        ("appendfsync", "everysec"),
+        ("stop-writes-on-bgsave-error", "yes"),
+        ("dir", dir_path.to_str().unwrap()),
+    ] {
+        let got = client.ask(&format!("CONFIG GET {name}"));
+        assert_eq!(got, format!("[{name}, {value}]"));
+    }
+    for (line, reply) in [
+        (
+            "CONFIG SET save",
+            "error ERR wrong number of arguments for 'config|set' command",
+        ),
+        (
+            "CONFIG SET dir /tmp",
+            "error ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config",
+        ),
+        (
+            "CONFIG SET appendonly yes",
+            "error ERR CONFIG SET failed (possibly related to argument 'appendonly') - can't set immutable config",
+        ),
+        ("CONFIG SET stop-writes-on-bgsave-error no", "OK"),
+    ] {
+        assert_eq!(client.ask(line), reply, "{line}");
+    }
+}
+
 #[test]
 fn clients_save_and_see_what_is_saved() {
     let dir = TempDir::new().unwrap();
@@ -475,34 +507,7 @@ fn clients_save_and_see_what_is_saved() {
     assert_eq!(rewritten, "Background append only file rewriting started");
     wait_for(&mut client, "aof_rewrites", "1");
     assert_eq!(client.ask("BGSAVE NOW"), "error ERR syntax error");
-    let dir_path = std::path::absolute(dir.path()).unwrap();
-    for (name, value) in [
-        ("save", "3600 1 300 100 60 10000"),
-        ("appendonly", "no"),
-        ("appendfsync", "everysec"),
-        ("stop-writes-on-bgsave-error", "yes"),
-        ("dir", dir_path.to_str().unwrap()),
-    ] {
-        let got = client.ask(&format!("CONFIG GET {name}"));
-        assert_eq!(got, format!("[{name}, {value}]"));
-    }
-    for (line, reply) in [
-        (
-            "CONFIG SET save",
-            "error ERR wrong number of arguments for 'config|set' command",
-        ),
-        (
-            "CONFIG SET dir /tmp",
-            "error ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config",
-        ),
-        (
-            "CONFIG SET appendonly yes",
-            "error ERR CONFIG SET failed (possibly related to argument 'appendonly') - can't set immutable config",
-        ),
-        ("CONFIG SET stop-writes-on-bgsave-error no", "OK"),
-    ] {
-        assert_eq!(client.ask(line), reply, "{line}");
-    }
+    check_settings(&mut client, dir.path());
     assert_eq!(
         client.try_ask(&["CONFIG", "SET", "save", "1 1"]).unwrap(),
         "OK"
