@@ -9,11 +9,11 @@ use std::time::Instant;
 use farcore::{Config, Core, Engine, Error, LogPolicy, Operation};
 
 /// Operations of a batch.
-const BATCH: u64 = 512;
+const BATCH: usize = 512;
 
 async fn put_all(mut core: Core, keys: u64, round: u64) -> Result<(), Error> {
-    for first in (0..keys).step_by(BATCH as usize) {
-        let pairs: Vec<_> = (first..keys.min(first + BATCH))
+    for first in (0..keys).step_by(BATCH) {
+        let pairs: Vec<_> = (first..keys.min(first + BATCH as u64))
             .map(|number| (number.to_le_bytes(), [(number + round).to_le_bytes(); 8]))
             .collect();
         let operations = pairs.iter().map(|(key, value)| Operation::Put {
@@ -22,6 +22,24 @@ async fn put_all(mut core: Core, keys: u64, round: u64) -> Result<(), Error> {
         });
         core.many(operations, |_, _| {}).await?;
     }
+    Ok(())
+}
+
+/// Opens the engine again, and looks whether all keys are there.
+fn look_again(config: Config, keys: u64) -> Result<(), Error> {
+    let began = Instant::now();
+    let engine = Engine::open(config)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let rate = keys as f64 / seconds / 1e6;
+    println!("loaded: {rate:.2} million keys a second");
+    let mut handle = engine.handle()?;
+    assert_eq!(handle.len()?, keys);
+    let last = (keys - 1).to_le_bytes();
+    let value = handle.get(&last).wait()?.map(|value| value.to_vec());
+    assert!(value.is_some_and(|value| value[..8] == keys.to_le_bytes()));
+    println!("all keys are there again");
+    drop(handle);
+    engine.close();
     Ok(())
 }
 
@@ -84,18 +102,7 @@ fn main() -> Result<(), Error> {
         saved.keys, saved.bytes, saved.took_ms
     );
     engine.close();
-    let began = Instant::now();
-    let engine = Engine::open(config)?;
-    rate("loaded", began);
-    let mut handle = engine.handle()?;
-    assert_eq!(handle.len()?, keys);
-    let last = (keys - 1).to_le_bytes();
-    let value = handle.get(&last).wait()?.expect("it was put");
-    assert_eq!(value[..8], keys.to_le_bytes());
-    drop(value);
-    println!("all keys are there again");
-    drop(handle);
-    engine.close();
+    look_again(config, keys)?;
     let _ = std::fs::remove_dir_all(temporary);
     Ok(())
 }
