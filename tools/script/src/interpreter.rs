@@ -140,12 +140,17 @@ fn serve(lua: &Lua, library: &Library, switch: &Switch, mut step: Step) {
     }
 }
 
+/// Scripts after which garbage is collected anew: after each one that would take much of its time.
+const RUNS_A_COLLECTION: u64 = 16;
+
 /// The functions of scripts that were compiled.
 #[derive(Default)]
 struct Compiled {
     by_sha: HashMap<String, Function>,
     /// The last one: most scripts are followed by themselves.
     last: Option<(Arc<Script>, Function)>,
+    /// Scripts that were run.
+    runs: u64,
 }
 
 impl Compiled {
@@ -183,6 +188,11 @@ fn run(lua: &Lua, library: &Library, switch: &Switch, compiled: &mut Compiled, j
     let limit = job.memory_bytes.max(lua.used_memory() + (64 << 10));
     // Those of the interpreter itself know a limit.
     let _ = lua.set_memory_limit(limit);
+    // So memory stays near what is needed, also after a script that has stopped the collector.
+    compiled.runs += 1;
+    if compiled.runs.is_multiple_of(RUNS_A_COLLECTION) {
+        lua.gc_restart();
+    }
     let function = match compiled.function(lua, library, &job.script) {
         Ok(function) => function,
         Err(text) => {

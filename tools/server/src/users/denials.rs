@@ -109,7 +109,11 @@ impl Denials {
 
 /// Those of all cores, the newest first, `count` at most.
 pub(crate) fn joined(of_cores: Vec<Vec<Denial>>, count: usize) -> Vec<Denial> {
-    let mut all: Vec<_> = of_cores.into_iter().flatten().collect();
+    // Of one moment, a core's own order counts.
+    let oldest_first = of_cores
+        .into_iter()
+        .flat_map(|newest| newest.into_iter().rev());
+    let mut all: Vec<_> = oldest_first.collect();
     all.sort_by_key(|denial| denial.at_ms);
     let mut joined = Denials::default();
     for denial in all {
