@@ -183,7 +183,7 @@ impl<E: Endpoint> Shard<E> {
         self.index.prefetch_if(own, hash);
     }
 
-    #[inline]
+    #[inline(always)]
     fn serve_one(
         &mut self,
         lane: ReplyTo,
