@@ -31,7 +31,8 @@ impl Durability {
     /// As [`Engine::snapshot`](crate::Engine::snapshot).
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Engine::snapshot`](crate::Engine::snapshot); [`Error::Closed`] once the engine is
+    /// closed.
     pub fn snapshot(&self) -> Result<SnapshotSummary> {
         self.keeper.get().ok_or(Error::NoDataDirectory)?.snapshot()
     }

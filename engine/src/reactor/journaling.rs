@@ -24,7 +24,7 @@ const SYNC_NS: u64 = 1_000_000_000;
 /// How long it waits if the core has nothing else to do.
 const IDLE_SYNC_NS: u64 = 20_000_000;
 /// Where answers wait for syncs: bytes, and time since the first of them, from which on a sync is
-/// begun though more is asked.
+/// begun although more requests come.
 const GROUP_BYTES: u64 = 512 << 10;
 const GROUP_NS: u64 = 500_000;
 /// How long a file that has failed rests.
@@ -293,7 +293,7 @@ impl Journaling {
             let waits = open.synced() < self.passed;
             let age_ns = now_ns.saturating_sub(self.synced_ns);
             let is_due = match self.sync {
-                // One sync is for all that is asked meanwhile: it begins once nothing more comes.
+                // One sync covers many requests: it begins once no more of them come.
                 JournalSync::Always => {
                     let held_ns = now_ns.saturating_sub(self.held_ns);
                     let bytes = self.passed - open.synced();
@@ -358,15 +358,17 @@ impl Journaling {
         let appended = shard
             .journal()
             .map_or(self.passed, |journal| journal.appended());
-        let closing = self.closing.iter().map(OpenFile::synced);
-        let synced = closing.chain(self.file.iter().map(OpenFile::synced)).min();
-        let synced = synced.unwrap_or(appended);
+        let files = || self.closing.iter().chain(&self.file);
+        let synced = files().map(OpenFile::synced).min().unwrap_or(appended);
+        // What a file that is given up lacks, a base will have: the keeper does not wait for it.
+        let kept = files().filter(|open| !open.file.needs_new_file());
+        let settled = kept.map(OpenFile::synced).min().unwrap_or(appended);
         self.holds = self.gates() && synced < appended;
         // While the disk fails requests are served: changes are refused, and all answers wait.
         let is_over = self.syncing.is_some_and(|until| synced >= until);
         if is_over || self.is_failing || !self.gates() {
             self.syncing = None;
         }
-        self.port.note_progress(appended, synced);
+        self.port.note_progress(appended, settled);
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of a reactor with a time of its own.
 
+mod journaling;
 mod sections;
 
 use std::cell::Cell;
