@@ -365,6 +365,15 @@ impl Core {
         self.in_flight + section.map_or(0, |section| section.in_flight)
     }
 
+    /// True if the shard has nothing in progress, so that its core may sleep. A job that waits for
+    /// something else than its requests should poll and yield until then, and only then sleep: the
+    /// service spins while something is in progress, and what wakes a job through the system is
+    /// looked at every 10 ms meanwhile. Cost: some comparisons.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.reactor.borrow_mut().is_quiet()
+    }
+
     /// Processor events of this core's thread since the engine was opened; `None` for those that
     /// the machine does not count. Cost: a few system calls.
     #[must_use]

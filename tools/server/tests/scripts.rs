@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use self::support::{Client, Reply, Served, on_servers, wait_until};
@@ -446,5 +447,43 @@ fn a_client_that_leaves_while_its_script_waits_holds_no_other_up() {
             eval(&mut other, "return redis.call('type', KEYS[1])", &["k"]).text(),
             "list"
         );
+    });
+}
+
+/// A client that waits for sections keeps the service of their core busy. The core's loop must
+/// nevertheless be woken at once: else each message takes 10 ms, and the sections are taken away.
+#[test]
+fn messages_reach_a_core_whose_shard_another_waits_for() {
+    const MESSAGES: usize = 2000;
+    on_servers(|served| {
+        // Of each of two clients in a row, one is on each core.
+        let mut subscribers = [served.client(), served.client()];
+        for subscriber in &mut subscribers {
+            subscriber.ask(&["SUBSCRIBE", "news"]);
+        }
+        let mut publisher = served.client();
+        let keys = two_keys(served);
+        for mut other in [served.client(), served.client()] {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let reply = other.ask(&["MSET", &keys[0], "1", &keys[1], "1"]);
+                        assert_eq!(reply.to_string(), "+OK");
+                    }
+                });
+                publisher.ask(&["MULTI"]);
+                let script = "redis.call('get', KEYS[1]) return redis.call('publish', 'news', '')";
+                for _ in 0..MESSAGES {
+                    eval(&mut publisher, script, &[&keys[0], &keys[1]]);
+                }
+                let Reply::Array(counts) = publisher.ask(&["EXEC"]) else {
+                    panic!("the transaction has not run");
+                };
+                is_over.store(true, Ordering::Relaxed);
+                assert_eq!(counts, vec![Reply::Integer(2); MESSAGES]);
+            });
+        }
+        assert_eq!(served.section_figures().sections_lost, 0);
     });
 }

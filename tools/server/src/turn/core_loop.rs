@@ -155,6 +155,8 @@ impl Serving {
             && self.native.as_ref().is_none_or(Native::is_quiet)
             // A transfer under way is not slept through.
             && (self.tasks.is_empty() || idle > IDLE_TURNS_OF_TASKS && self.tasks_wait())
+            // While a client waits for sections of the shard, their holder may ask this core.
+            && core.is_quiet()
     }
 
     /// True if a command that was accepted is not answered, or its reply is not sent.
