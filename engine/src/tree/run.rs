@@ -229,7 +229,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 return work.plant(key, value).map(|()| true);
             }
             let place = work.find(path, Sought::Key(key))?;
-            work.put_at(path, place, key, value)?;
+            // A member of a set that is there already: it is no change, so the version stays.
+            let is_same = place.is_found
+                && value.is_empty()
+                && work.element_of(&place, place.entry)?.1.len() == 0;
+            if !is_same {
+                work.put_at(path, place, key, value)?;
+            }
             Ok(!place.is_found)
         })
     }

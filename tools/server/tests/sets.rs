@@ -47,6 +47,25 @@ fn members_are_added_found_and_removed() {
 }
 
 #[test]
+fn members_that_are_there_already_change_nothing() {
+    on_servers(|server| {
+        let (mut watcher, mut client) = (server.word_client(), server.word_client());
+        for members in [3, 3000] {
+            let names: Vec<_> = (0..members).map(|number| format!("m{number}")).collect();
+            let all = format!("sadd s{members} {}", names.join(" "));
+            assert_eq!(client.call(&all), members.to_string());
+            watcher.call(&format!("watch s{members}"));
+            assert_eq!(client.call(&format!("sadd s{members} m1 m2")), "0");
+            assert_eq!(client.call(&all), "0");
+            assert_eq!(watcher.call_all(&["multi", "ping", "exec"])[2], "[PONG]");
+            watcher.call(&format!("watch s{members}"));
+            assert_eq!(client.call(&format!("sadd s{members} m1 new")), "1");
+            assert_eq!(watcher.call_all(&["multi", "ping", "exec"])[2], "nil");
+        }
+    });
+}
+
+#[test]
 fn members_are_a_set_in_resp3_and_what_is_drawn_is_an_array() {
     let served = Served::start(1);
     let mut client = served.client();
