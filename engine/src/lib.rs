@@ -73,7 +73,9 @@ pub use self::client::tree::{
     TreeUpdated, TreeView,
 };
 pub use self::config::{Config, LogPolicy, LostKeys, WhenFull};
-pub use self::durable::{Durability, DurableStats, LoadFigures, SnapshotSummary};
+pub use self::durable::{
+    DirectoryReport, Durability, DurableStats, FileReport, FileState, LoadFigures, SnapshotSummary,
+};
 pub use self::engine::Engine;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]

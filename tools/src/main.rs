@@ -13,6 +13,7 @@ mod card;
 mod cli;
 #[cfg(feature = "console")]
 mod console;
+mod data;
 mod descriptors;
 mod device;
 mod doctor;
@@ -72,6 +73,9 @@ enum Command {
     /// Serve simulations of a card, their results and running engines to browsers.
     #[cfg(feature = "console")]
     Console(Box<console::Arguments>),
+    /// Check what a server has stored in its directory.
+    #[command(subcommand)]
+    Data(data::Command),
     /// Check what this machine lacks to run Farcore well, and print the remedies.
     Doctor(doctor::Arguments),
     /// Measure the latency and bandwidth of far memory, and list RDMA devices.
@@ -108,6 +112,7 @@ impl Command {
             Self::Cli(arguments) => arguments.name(),
             #[cfg(feature = "console")]
             Self::Console(_) => "console",
+            Self::Data(command) => command.name(),
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
@@ -143,6 +148,7 @@ impl Command {
             Self::Cli(arguments) => cli::run(arguments),
             #[cfg(feature = "console")]
             Self::Console(arguments) => console::run(arguments),
+            Self::Data(command) => data::run(command),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),

@@ -654,3 +654,44 @@ fn flags_of_the_directory_are_checked() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains(data), "{said}");
 }
+
+/// Runs `farcore data check`; whether it succeeds, and what it says.
+fn data_check(dir: &Path) -> (bool, String) {
+    let farcore = std::process::Command::new(env!("CARGO_BIN_EXE_farcore"))
+        .args(["data", "check"])
+        .arg(dir)
+        .output()
+        .unwrap();
+    let text = [farcore.stdout, farcore.stderr].concat();
+    (farcore.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_directory_is_checked_and_its_damage_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &[]);
+    let mut all = client(&server);
+    for number in 0..100 {
+        all.send(&["SET", &format!("k{number}"), "value"]).unwrap();
+        assert_eq!(all.read().unwrap(), "OK");
+    }
+    let (is_whole, said) = data_check(dir.path());
+    assert!(!is_whole && said.contains("is in use by process"), "{said}");
+    all.send(&["SAVE"]).unwrap();
+    assert_eq!(all.read().unwrap(), "OK");
+    end(server);
+    let (is_whole, said) = data_check(dir.path());
+    assert!(is_whole, "{said}");
+    assert!(said.contains(": 100 keys"), "{said}");
+    assert!(said.contains("all that counts is whole"), "{said}");
+    let names = std::fs::read_dir(dir.path()).unwrap();
+    let mut paths = names.map(|entry| entry.unwrap().path());
+    let is_base = |path: &std::path::PathBuf| path.to_string_lossy().contains("/base-");
+    let base = paths.find(is_base).unwrap();
+    let mut bytes = std::fs::read(&base).unwrap();
+    bytes[4096 + 100] ^= 1;
+    std::fs::write(&base, bytes).unwrap();
+    let (is_whole, said) = data_check(dir.path());
+    assert!(!is_whole && said.contains("damaged"), "{said}");
+    assert!(said.contains(&base.display().to_string()), "{said}");
+}

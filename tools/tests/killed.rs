@@ -173,6 +173,7 @@ const ROWS: &[Row] = &[
         When::Printed("ready: "),
         End::Clean,
     ),
+    held("data check", "data check FOLDER"),
     held("doctor", "doctor --json"),
     row(
         "fabric bandwidth",

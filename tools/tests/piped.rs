@@ -24,6 +24,7 @@ type Row = (&'static str, &'static str, i32);
 
 /// Commands that print something and end. A file that one of them names is checked.
 const ROWS: &[Row] = &[
+    ("data check", "data check FOLDER/data", 0),
     ("rdb check", "rdb check DUMP", 0),
     ("rdb import", "rdb import DUMP --to RESP", 0),
     ("rdb export", "rdb export --from RESP FILE", 0),
@@ -163,6 +164,7 @@ impl Place {
         fs::write(place.path("report.json"), report).unwrap();
         // An empty file of Redis, without a checksum.
         fs::write(place.path("dump.rdb"), b"REDIS0010\xff\0\0\0\0\0\0\0\0").unwrap();
+        fs::create_dir(place.path("data")).unwrap();
         fs::write(place.path("password"), "correct horse battery\n").unwrap();
         place
     }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::base::{BaseSummary, BaseWriter};
 use super::load::{LoadProgress, Loader, ShardLoad, Until, last_mark};
+use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN, check_name, keeps_all};
 use farcore_tuning::entropy_u64;
 
 use crate::cipher::{EncryptionKey, random_salt};
@@ -174,9 +175,8 @@ impl Durable {
             failures: 0,
             old_log_bytes: 0,
             run: [0; 8],
-            before: None,
-            engine: [0; 16],
-            loaded: None,
+            manifest: Manifest::default(),
+            sequence: LogSequence::default(),
             marked: Marked {
                 count: Cell::new(0),
                 appended: Cell::new(0),
@@ -270,12 +270,9 @@ struct Keeper {
     old_log_bytes: u64,
     /// This process, in its logs.
     run: [u8; 8],
-    /// The process of the logs that were loaded last, and whether they were finished.
-    before: Option<([u8; 8], bool)>,
-    /// The store's own number.
-    engine: [u8; 16],
-    /// The generation whose logs end where the next one's begin, if there is one.
-    loaded: Option<u64>,
+    /// The manifest as it was written last.
+    manifest: Manifest,
+    sequence: LogSequence,
     marked: Marked,
     /// A log of the generation that is loaded was not finished.
     unfinished: Cell<bool>,
@@ -288,51 +285,6 @@ struct Marked {
     /// How much was logged until then.
     appended: Cell<u64>,
     due: Cell<Instant>,
-}
-
-/// Where a super block's free area says that each answer that was given is in the log.
-const KEEPS_ALL_AT: usize = 16;
-
-/// Where it names the process that wrote the log.
-const RUN: std::ops::Range<usize> = 24..32;
-
-/// True if a log has all that was answered.
-fn keeps_all(of: &SuperBlock) -> bool {
-    of.free[KEEPS_ALL_AT] != 0
-}
-
-/// What a log goes on from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Follows {
-    /// What was not logged: without its base it says nothing.
-    Unknown,
-    /// A store without keys.
-    Nothing,
-    /// The logs of a generation.
-    Generation(u64),
-}
-
-impl Follows {
-    /// Where a super block's free area has it.
-    const AT: std::ops::Range<usize> = 8..16;
-
-    fn of(of: &SuperBlock) -> Self {
-        let code = of.free[Self::AT].first_chunk();
-        match code.map_or(0, |code| u64::from_le_bytes(*code)) {
-            0 => Self::Unknown,
-            1 => Self::Nothing,
-            code => Self::Generation(code - 2),
-        }
-    }
-
-    fn code(self) -> [u8; 8] {
-        let code = match self {
-            Self::Unknown => 0,
-            Self::Nothing => 1,
-            Self::Generation(before) => before + 2,
-        };
-        code.to_le_bytes()
-    }
 }
 
 fn unix_ms() -> u64 {
@@ -405,32 +357,27 @@ impl Keeper {
             let shards: Vec<u16> = (0..shards).collect();
             let of = (FileKind::Base, base, &shards[..]);
             loads = self.load_generation(of, loads, (&mut ceiling, Some(manifest)))?;
-            // A base without its log is of no moment.
-            if files.logs.get(&base) != Some(&shards) {
-                let path = self.directory.path_of(FileKind::Log, base, 0);
-                return Err(StorageError::Missing { path }.into());
-            }
         }
         for (&generation, shards) in &files.logs {
             self.generation = self.generation.max(generation);
-            if generation < base || !self.is_next(base, generation, shards)? {
+            let key = self.options.key.as_ref();
+            let files = (&*self.directory, key);
+            if generation < base || !self.sequence.goes_on(files, base, (generation, shards))? {
                 continue;
             }
             let of = (FileKind::Log, generation, &shards[..]);
             loads = self.load_generation(of, loads, (&mut ceiling, None))?;
-            self.loaded = Some(generation);
             self.old_log_bytes += self.make_durable(generation, shards)?;
         }
         drop(loads);
         self.order_all(|| JournalCommand::EndLoading { ceiling })?;
-        self.engine = match &manifest {
-            Some(manifest) => manifest.engine,
-            None => random_salt()?,
-        };
         self.note_loaded(began, manifest.as_ref());
-        if manifest.is_none() {
-            let none = self.manifest(0, Vec::new(), 0);
-            self.directory.write_manifest(&none)?;
+        match manifest {
+            Some(manifest) => self.manifest = manifest,
+            None => {
+                self.manifest.engine = random_salt()?;
+                self.write_manifest(self.manifest_of(0, Vec::new(), 0))?;
+            }
         }
         if self.options.log != LogPolicy::Off {
             self.begin_generation()?;
@@ -458,26 +405,10 @@ impl Keeper {
         }
     }
 
-    /// Checks that a file is the one that its name says.
-    fn check_name(
-        &self,
-        reader: &FileReader,
-        named: (FileKind, u64, u16),
-        path: &Path,
-    ) -> Result<()> {
-        let of = reader.super_block();
-        if (of.kind, of.generation, of.shard) == named {
-            return Ok(());
-        }
-        let (path, at) = (path.to_owned(), 0);
-        let reason = "it is another file than its name says";
-        Err(StorageError::Corrupt { path, at, reason }.into())
-    }
-
     /// Makes sure that what was loaded of logs is durable, because what follows builds on it.
     /// Returns how many bytes they have.
     fn make_durable(&mut self, generation: u64, shards: &[u16]) -> Result<u64> {
-        let (mut bytes, mut run, mut is_whole) = (0, [0; 8], true);
+        let mut bytes = 0;
         for &shard in shards {
             let path = self.directory.path_of(FileKind::Log, generation, shard);
             let failed = |call| {
@@ -487,47 +418,11 @@ impl Keeper {
             let file = File::open(&path).map_err(failed("open"))?;
             file.sync_all().map_err(failed("fsync"))?;
             bytes += file.metadata().map_err(failed("fstat"))?.len();
-            match FileReader::open(&path, self.options.key.as_ref()) {
-                Ok(reader) => run.copy_from_slice(&reader.super_block().free[RUN]),
-                Err(_) => is_whole = false,
-            }
         }
-        is_whole &= !self.unfinished.replace(false);
-        self.before = Some((run, is_whole));
+        let files = (&*self.directory, self.options.key.as_ref());
+        let is_finished = !self.unfinished.replace(false);
+        self.sequence.add(files, (generation, shards), is_finished);
         Ok(bytes)
-    }
-
-    /// True if the logs of a generation go on where what was loaded ends. Those of a snapshot that
-    /// was not completed, without a log before it, do not.
-    fn is_next(&self, base: u64, generation: u64, shards: &[u16]) -> Result<bool> {
-        for &shard in shards {
-            let path = self.directory.path_of(FileKind::Log, generation, shard);
-            match FileReader::open(&path, self.options.key.as_ref()) {
-                Ok(reader) => {
-                    self.check_name(&reader, (FileKind::Log, generation, shard), &path)?;
-                    let of = reader.super_block();
-                    if of.shards as usize != shards.len() {
-                        return Err(StorageError::Missing { path }.into());
-                    }
-                    return Ok(match Follows::of(of) {
-                        _ if generation == base => true,
-                        Follows::Unknown => false,
-                        Follows::Nothing => base == 0 && self.loaded.is_none(),
-                        // In the logs of one process none is missing before another.
-                        Follows::Generation(before) => {
-                            let is_whole = self
-                                .before
-                                .is_none_or(|(run, is_whole)| is_whole || run != of.free[RUN]);
-                            self.loaded == Some(before) && is_whole
-                        }
-                    });
-                }
-                Err(StorageError::NotBegun { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        // None of them holds anything.
-        Ok(false)
     }
 
     /// How far the logs of a generation are loaded: to where all of them were at one moment, unless
@@ -572,7 +467,7 @@ impl Keeper {
                 Err(StorageError::NotBegun { .. }) if kind == FileKind::Log => continue,
                 Err(error) => return Err(error.into()),
             };
-            self.check_name(&reader, (kind, generation, shard), &path)?;
+            check_name(&reader, (kind, generation, shard), &path)?;
             let load = loads.remove(&shard).unwrap_or_default();
             let progress = Arc::clone(&self.state.progress);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
@@ -745,13 +640,21 @@ impl Keeper {
         })
     }
 
-    fn manifest(&self, base: u64, files: Vec<BaseFile>, keys: u64) -> Manifest {
+    /// Replaces the manifest.
+    fn write_manifest(&mut self, manifest: Manifest) -> Result<()> {
+        self.directory.write_manifest(&manifest)?;
+        self.manifest = manifest;
+        Ok(())
+    }
+
+    fn manifest_of(&self, base: u64, files: Vec<BaseFile>, keys: u64) -> Manifest {
         Manifest {
-            engine: self.engine,
+            engine: self.manifest.engine,
             base,
             files,
             unix_ms: unix_ms(),
             keys,
+            log: self.generation,
         }
     }
 
@@ -772,7 +675,11 @@ impl Keeper {
         let paths = self
             .directory
             .create(FileKind::Log, generation, 0..self.shards())?;
-        let follows = match (self.options.log, self.loaded) {
+        // From now on they are missed if they are not there.
+        let mut manifest = self.manifest.clone();
+        manifest.log = generation;
+        self.write_manifest(manifest)?;
+        let follows = match (self.options.log, self.sequence.last) {
             (LogPolicy::Off, _) => Follows::Unknown,
             (_, None) => Follows::Nothing,
             (_, Some(before)) => Follows::Generation(before),
@@ -786,7 +693,7 @@ impl Keeper {
             files.push(self.file_at(&path, &super_block)?);
         }
         // What follows goes on where this ends, as long as it is logged.
-        self.loaded = (self.options.log != LogPolicy::Off).then_some(generation);
+        self.sequence.last = (self.options.log != LogPolicy::Off).then_some(generation);
         let sync = match self.options.log {
             LogPolicy::Always => JournalSync::Always,
             LogPolicy::EverySecond | LogPolicy::Off => JournalSync::EverySecond,
@@ -869,8 +776,7 @@ impl Keeper {
         };
         let keys = files.iter().map(|(summary, _)| summary.keys).sum();
         let named = files.iter().map(|&(_, file)| file).collect();
-        let manifest = self.manifest(generation, named, keys);
-        self.directory.write_manifest(&manifest)?;
+        self.write_manifest(self.manifest_of(generation, named, keys))?;
         self.order_all(|| JournalCommand::Settled { generation })?;
         if let Err(error) = self.directory.remove_before(generation) {
             tracing::warn!(%error, "files that are not needed were not removed");

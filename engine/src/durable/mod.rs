@@ -16,11 +16,14 @@
 //!   moment. The log has all changes since then, so a reader applies those with a greater version.
 
 mod base;
+mod check;
 mod durability;
 mod keeper;
 mod load;
+mod log_sequence;
 mod tree_versions;
 
+pub use self::check::{DirectoryReport, FileReport, FileState};
 pub use self::durability::{Durability, LoadFigures};
 pub(crate) use self::keeper::{Durable, DurableOptions};
 pub use self::keeper::{DurableStats, SnapshotSummary};

@@ -12,6 +12,7 @@
 //!
 //! - I1: there is a whole manifest at every moment from the first one on.
 //! - I2: no file that the manifest names is removed, and no log from its base's generation on.
+//! - I3: the manifest names the last logs as soon as they are made, and each log the one before.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -210,6 +211,7 @@ impl Directory {
             let manifest = None;
             return Ok(Stored { manifest, files });
         };
+        self.check_logs(&manifest, &files)?;
         for (shard, file) in (0..).zip(&manifest.files) {
             let path = self.path_of(FileKind::Base, manifest.base, shard);
             let found = fs::metadata(&path);
@@ -224,8 +226,29 @@ impl Directory {
         Ok(Stored { manifest, files })
     }
 
-    /// Without a manifest there are only logs of the first generation.
-    fn check_first(&self, files: &Files) -> Result<()> {
+    /// Checks that the logs are there that a manifest names: those that its base goes on in, and
+    /// the last ones.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub(crate) fn check_logs(&self, manifest: &Manifest, files: &Files) -> Result<()> {
+        let of_base: Vec<u16> = (0..).take(manifest.files.len()).collect();
+        let has_base = manifest.base == 0 || files.logs.get(&manifest.base) == Some(&of_base);
+        let has_last = manifest.log == 0 || files.logs.contains_key(&manifest.log);
+        let missing = match (has_base, has_last) {
+            (true, true) => return Ok(()),
+            (false, _) => manifest.base,
+            (true, false) => manifest.log,
+        };
+        let path = self.path_of(FileKind::Log, missing, 0);
+        Err(StorageError::Missing { path })
+    }
+
+    /// Checks that without a manifest there are only logs of the first generation.
+    ///
+    /// # Errors
+    /// There are others, so the manifest is missing.
+    pub(crate) fn check_first(&self, files: &Files) -> Result<()> {
         let later = files.logs.iter().filter(|log| *log.0 != FIRST_GENERATION);
         let named = |kind, (generation, shards): (&u64, &Vec<u16>)| {
             let shard = shards.first().copied().unwrap_or_default();
@@ -243,7 +266,10 @@ impl Directory {
     }
 
     /// The manifest, if there is one.
-    fn manifest(&self) -> Result<Option<Manifest>> {
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub(crate) fn manifest(&self) -> Result<Option<Manifest>> {
         let path = self.path.join(MANIFEST);
         let file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -7,6 +7,7 @@
 //! shards 2                       of the base
 //! unix_ms 1700000000000
 //! keys 1000
+//! log 9                          the last generation whose logs were made, 0 if there is none
 //! file 0 1048576 CHAIN           of the base: shard, bytes, digest of all tags
 //! file 1 1048576 CHAIN
 //! checksum XXH3-128 of all lines before
@@ -33,7 +34,7 @@ pub(crate) struct BaseFile {
 }
 
 /// What a store consists of, beside its logs from the base's generation on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Manifest {
     /// The store's own number, which stays.
     pub(crate) engine: [u8; 16],
@@ -44,6 +45,8 @@ pub(crate) struct Manifest {
     pub(crate) unix_ms: u64,
     /// Keys of the base.
     pub(crate) keys: u64,
+    /// The last generation whose logs were made; 0 if there is none.
+    pub(crate) log: u64,
 }
 
 impl Manifest {
@@ -51,10 +54,10 @@ impl Manifest {
     pub(super) fn text(&self) -> String {
         let engine = u128::from_be_bytes(self.engine);
         let (base, shards) = (self.base, self.files.len());
-        let (unix_ms, keys) = (self.unix_ms, self.keys);
+        let (unix_ms, keys, log) = (self.unix_ms, self.keys, self.log);
         let mut text = format!(
             "farcore-manifest {FORMAT}\nengine {engine:032x}\nbase {base}\nshards {shards}\n\
-             unix_ms {unix_ms}\nkeys {keys}\n"
+             unix_ms {unix_ms}\nkeys {keys}\nlog {log}\n"
         );
         for (shard, BaseFile { bytes, chain }) in self.files.iter().enumerate() {
             // Text takes whatever is written.
@@ -98,6 +101,7 @@ impl Manifest {
         let shards = number::<u16>(value("shards")?)?;
         let unix_ms = number(value("unix_ms")?)?;
         let keys = number(value("keys")?)?;
+        let log = number(value("log")?)?;
         let mut files = Vec::new();
         for shard in 0..shards {
             let line = value("file")?;
@@ -116,6 +120,9 @@ impl Manifest {
         if let Some(line) = lines.next() {
             return Err(format!("`{line}` is a line too many"));
         }
+        if log < base {
+            return Err(format!("its log {log} is older than its base {base}"));
+        }
         if (base == 0) != files.is_empty() {
             return Err(format!("base {base} has {shards} files"));
         }
@@ -125,6 +132,7 @@ impl Manifest {
             files,
             unix_ms,
             keys,
+            log,
         };
         // Other ends of lines, and whatever else was not looked at.
         let is_alike = read.text() == text;
@@ -162,6 +170,7 @@ mod tests {
             files: vec![file(4096), file(8192)],
             unix_ms: 1_700_000_000_000,
             keys: u64::MAX,
+            log: 9,
         }
     }
 
@@ -205,6 +214,7 @@ mod tests {
             ("file 1", "file 2", "file 2 stands in the place of 1"),
             ("engine 01", "engine 1", "is not of 32 hexadecimal digits"),
             ("keys", "words", "is no line of `keys`"),
+            ("log 9", "log 6", "its log 6 is older than its base 7"),
         ] {
             let changed = front.replacen(old, new, 1);
             let sum = xxh3_128(changed.as_bytes());

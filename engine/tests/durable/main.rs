@@ -1,6 +1,7 @@
 //! What is stored survives: engines that are opened again on their data directories, on copies of
 //! them that were made amid the work, and after their processes were killed.
 
+mod checked;
 mod contents;
 mod copies;
 mod reopened;

@@ -443,7 +443,7 @@ fn replies_to_random_commands_are_those_of_redis() {
         let mut here = [(); 2].map(|()| served.client());
         let mut there = [(); 2].map(|()| Client::connect(redis.address));
         there[0].ask(&["flushall"]);
-        let (mut watches, mut swaps_queued) = ([false; 2], [false; 2]);
+        let (mut watches, mut loosens_queued) = ([false; 2], [false; 2]);
         for number in 0..commands {
             let client = random.below(2);
             let mut words: Vec<&str> = COMMANDS[random.below(COMMANDS.len())].split(' ').collect();
@@ -463,25 +463,26 @@ fn replies_to_random_commands_are_those_of_redis() {
             let is_queued = found == "+QUEUED";
             match words[0] {
                 "watch" if !is_queued => watches[client] = true,
-                "swapdb" if is_queued => swaps_queued[client] = true,
+                "swapdb" | "xgroup" | "xreadgroup" if is_queued => loosens_queued[client] = true,
                 "unwatch" if !is_queued => watches[client] = false,
                 "discard" if found == "+OK" => {
-                    (watches[client], swaps_queued[client]) = (false, false);
+                    (watches[client], loosens_queued[client]) = (false, false);
                 }
                 "exec" if !found.contains("without MULTI") => watches[client] = false,
                 _ => {}
             }
-            let swaps = match words[0] {
-                "swapdb" => !is_queued,
-                "exec" => std::mem::take(&mut swaps_queued[client]),
+            let loosens = match words[0] {
+                "swapdb" | "xgroup" | "xreadgroup" => !is_queued,
+                "exec" => std::mem::take(&mut loosens_queued[client]),
                 _ => false,
             };
-            if !swaps {
+            if !loosens {
                 continue;
             }
-            // Of keys that were absent then, `EXEC` may be refused here and not there.
+            // Of keys that were absent before a swap, and of streams whose groups change, `EXEC`
+            // may be refused here and not there.
             for other in (0..2).filter(|&other| std::mem::take(&mut watches[other])) {
-                swaps_queued[other] = false;
+                loosens_queued[other] = false;
                 for word in ["discard", "unwatch"] {
                     let expected = there[other].ask(&[word]).to_string();
                     assert_eq!(here[other].ask(&[word]).to_string(), expected);

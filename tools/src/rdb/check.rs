@@ -119,7 +119,7 @@ impl Found {
 }
 
 /// A bar if stderr is a terminal.
-pub(super) fn progress(bytes: u64) -> Option<ProgressBar> {
+pub(crate) fn progress(bytes: u64) -> Option<ProgressBar> {
     if !io::stderr().is_terminal() {
         return None;
     }

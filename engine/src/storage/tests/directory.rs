@@ -15,6 +15,7 @@ fn manifest(base: u64, files: usize) -> Manifest {
         files: vec![BaseFile { bytes: 0, chain }; files],
         unix_ms: 12,
         keys: 34,
+        log: base,
     }
 }
 
@@ -81,9 +82,17 @@ fn a_manifest_is_replaced_and_kept() {
     assert!(!stored.is_new());
     let first = fs::read(folder.0.join("MANIFEST")).unwrap();
     directory.create(FileKind::Base, 2, 0..2).unwrap();
+    let logs = directory.create(FileKind::Log, 2, 0..2).unwrap();
     directory.write_manifest(&manifest(2, 2)).unwrap();
     assert_eq!(directory.stored().unwrap().manifest, Some(manifest(2, 2)));
     assert_eq!(fs::read(folder.0.join("MANIFEST.old")).unwrap(), first);
+    for log in logs {
+        fs::remove_file(&log).unwrap();
+        assert!(matches!(
+            directory.stored(),
+            Err(StorageError::Missing { .. })
+        ));
+    }
     directory.create(FileKind::Base, 3, 0..1).unwrap();
     directory.write_manifest(&manifest(3, 1)).unwrap();
     let all = ["LOCK", "MANIFEST", "MANIFEST.old"];
@@ -122,6 +131,7 @@ fn a_damaged_or_missing_manifest_never_opens_an_empty_store() {
     assert!(directory.stored().unwrap().is_new());
     // Damage at each place.
     directory.create(FileKind::Base, 2, 0..1).unwrap();
+    directory.create(FileKind::Log, 2, 0..1).unwrap();
     directory.write_manifest(&manifest(2, 1)).unwrap();
     let path = folder.0.join("MANIFEST");
     let text = fs::read(&path).unwrap();

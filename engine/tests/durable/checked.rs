@@ -1,0 +1,190 @@
+//! What `DirectoryReport` says of a directory is what an engine does with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use farcore::{DirectoryReport, Engine, Error, FileState, LogPolicy, StorageError};
+
+use crate::work::{Random, steps};
+use crate::{config, contents};
+
+const FLIPS: u64 = 400;
+/// An engine is opened on one of this many.
+const OPENED: u64 = 25;
+
+fn read(dir: &Path) -> DirectoryReport {
+    DirectoryReport::read(dir, None, |read, of| assert!(read <= of)).expect("it can be read")
+}
+
+/// A store with a snapshot and a log, which was closed.
+fn store(dir: &Path, cores: usize) -> contents::Contents {
+    let engine = Engine::open(config(dir, cores, LogPolicy::EverySecond)).expect("it opens");
+    let mut handle = engine.handle().expect("a handle is free");
+    let mut random = Random(7);
+    steps(&mut handle, &mut random, 400);
+    engine.snapshot().expect("a snapshot is made");
+    steps(&mut handle, &mut random, 400);
+    drop(handle);
+    let held = contents::of(&engine);
+    engine.close();
+    held
+}
+
+/// Tries a damage: the report finds it, or says that a log was not finished, which is how a crash
+/// leaves it, or nothing is changed. Returns whether it is found.
+fn try_damage(dir: &Path, whole: &DirectoryReport, held: &contents::Contents, opens: bool) -> bool {
+    let report = read(dir);
+    let damage = report.damage().cloned();
+    let is_cut = |state: &FileState| matches!(state, FileState::Unfinished { .. });
+    let is_same = !report.files.iter().any(|file| is_cut(&file.state));
+    if damage.is_none() && is_same {
+        assert_eq!(&report, whole, "a damage that is not found changes nothing");
+    }
+    if opens {
+        match Engine::open(config(dir, 2, LogPolicy::EverySecond)) {
+            Ok(engine) => {
+                assert_eq!(damage, None);
+                assert!(!is_same || contents::of(&engine) == *held);
+                engine.close();
+            }
+            Err(error) => assert!(damage.is_some(), "{error}"),
+        }
+    }
+    damage.is_some()
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).expect("it can be made");
+    for entry in fs::read_dir(from).expect("it can be read") {
+        let name = entry.expect("it can be read").file_name();
+        fs::copy(from.join(&name), to.join(&name)).expect("it can be copied");
+    }
+}
+
+#[test]
+fn each_damage_of_a_store_is_found_and_named() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let held = store(dir.path(), 2);
+    let whole = read(dir.path());
+    assert!(whole.snapshot_unix_ms > 0 && whole.snapshot_keys > 0);
+    let is_whole = |state: &FileState| *state == FileState::Whole;
+    assert!(whole.files.iter().all(|file| is_whole(&file.state)));
+    assert!(whole.files.iter().all(|file| file.entries > 0));
+    assert_eq!(whole.files.len(), 4);
+
+    let copies = tempfile::tempdir().expect("there is room");
+    let copied = copies.path().join("copy");
+    let (mut random, mut found) = (Random(11), 0);
+    for number in 0..FLIPS {
+        copy(dir.path(), &copied);
+        let file = &whole.files[random.below(whole.files.len() as u64) as usize];
+        let path: PathBuf = copied.join(file.path.file_name().expect("it has one"));
+        let mut bytes = fs::read(&path).expect("it can be read");
+        let at = random.below(bytes.len() as u64) as usize;
+        if number % 4 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << random.below(8);
+        }
+        fs::write(&path, &bytes).expect("it can be written");
+        let of_copy = read_paths(&whole, &copied);
+        found += u64::from(try_damage(&copied, &of_copy, &held, number % OPENED == 0));
+    }
+    // Others lie in bytes between blocks, or at the end of a log.
+    assert!(found > FLIPS / 2, "{found}");
+}
+
+/// A report, as it is of a copy.
+fn read_paths(report: &DirectoryReport, of: &Path) -> DirectoryReport {
+    let mut report = report.clone();
+    for file in &mut report.files {
+        let of = of.canonicalize().expect("it is there");
+        file.path = of.join(file.path.file_name().expect("it has one"));
+    }
+    report
+}
+
+#[test]
+fn a_log_that_was_not_finished_is_no_damage() {
+    let dir = tempfile::tempdir().expect("there is room");
+    store(dir.path(), 1);
+    let log = read(dir.path()).files.pop().expect("there is a log");
+    // Its last block says that it was finished.
+    let bytes = fs::read(&log.path).expect("it can be read");
+    fs::write(&log.path, &bytes[..bytes.len() - 4096]).expect("it can be written");
+    let report = read(dir.path());
+    assert_eq!(report.damage(), None);
+    let cut = report.files.last().expect("there is a log");
+    assert!(matches!(cut.state, FileState::Unfinished { cut: 0, .. }));
+    assert_eq!(cut.entries, log.entries);
+}
+
+#[test]
+fn directories_that_are_none_of_a_store_are_refused() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let missing = dir.path().join("missing");
+    let read = |path: &Path| {
+        let read = DirectoryReport::read(path, None, |_, _| {});
+        read.map_err(|error| match error {
+            Error::Storage(error) => StorageError::clone(&error),
+            error => panic!("{error}"),
+        })
+    };
+    let refused = read(&missing);
+    assert!(matches!(refused, Err(StorageError::Io { .. })));
+    assert!(!missing.exists());
+    assert!(read(dir.path()).expect("it is empty").files.is_empty());
+
+    let engine = Engine::open(config(dir.path(), 1, LogPolicy::EverySecond)).expect("it opens");
+    let refused = read(dir.path());
+    assert!(matches!(
+        refused,
+        Err(StorageError::Locked { pid: Some(_), .. })
+    ));
+    engine.snapshot().expect("a snapshot is made");
+    engine.close();
+    fs::remove_file(dir.path().join("MANIFEST")).expect("it is there");
+    let refused = read(dir.path());
+    assert!(matches!(refused, Err(StorageError::NoManifest { .. })));
+}
+
+#[test]
+fn logs_that_are_missing_are_never_passed_over() {
+    let dir = tempfile::tempdir().expect("there is room");
+    for key in ["one", "two", "three"] {
+        let engine = Engine::open(config(dir.path(), 2, LogPolicy::EverySecond));
+        let engine = engine.expect("it opens");
+        let mut handle = engine.handle().expect("a handle is free");
+        for number in 0..20 {
+            let key = format!("{key}{number}");
+            handle.put(key.as_bytes(), b"v").wait().expect("it is put");
+        }
+        drop(handle);
+        engine.close();
+    }
+    let files = read(dir.path()).files;
+    assert_eq!(files.len(), 6);
+    let copies = tempfile::tempdir().expect("there is room");
+    let copied = copies.path().join("copy");
+    let by_generation = files.chunks(2).map(|files| files.iter().collect());
+    let alone = files.iter().map(|file| vec![file]);
+    for lost in by_generation.chain(alone) {
+        copy(dir.path(), &copied);
+        for file in &lost {
+            let name = file.path.file_name().expect("it has one");
+            fs::remove_file(copied.join(name)).expect("it is there");
+        }
+        let is_missing = |error: &Error| matches!(error, Error::Storage(error) if matches!(**error, StorageError::Missing { .. }));
+        let opened = Engine::open(config(&copied, 2, LogPolicy::EverySecond));
+        assert!(
+            opened.err().is_some_and(|error| is_missing(&error)),
+            "{lost:?}"
+        );
+        let checked = DirectoryReport::read(&copied, None, |_, _| {});
+        assert!(
+            checked.err().is_some_and(|error| is_missing(&error)),
+            "{lost:?}"
+        );
+    }
+}
