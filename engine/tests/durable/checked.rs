@@ -53,6 +53,10 @@ fn try_damage(dir: &Path, whole: &DirectoryReport, held: &contents::Contents, op
     damage.is_some()
 }
 
+fn below(random: &mut Random, count: usize) -> usize {
+    usize::try_from(random.below(count as u64)).expect("it is less than that")
+}
+
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to).expect("it can be made");
@@ -78,10 +82,10 @@ fn each_damage_of_a_store_is_found_and_named() {
     let (mut random, mut found) = (Random(11), 0);
     for number in 0..FLIPS {
         copy(dir.path(), &copied);
-        let file = &whole.files[random.below(whole.files.len() as u64) as usize];
+        let file = &whole.files[below(&mut random, whole.files.len())];
         let path: PathBuf = copied.join(file.path.file_name().expect("it has one"));
         let mut bytes = fs::read(&path).expect("it can be read");
-        let at = random.below(bytes.len() as u64) as usize;
+        let at = below(&mut random, bytes.len());
         if number % 4 == 0 {
             bytes.truncate(at);
         } else {
