@@ -71,9 +71,7 @@ impl DirectoryReport {
         key: Option<&EncryptionKey>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Self> {
-        std::fs::read_dir(directory)
-            .map_err(|error| StorageError::io(directory, "readdir", &error))?;
-        let directory = Directory::open(directory)?;
+        let directory = Directory::open_to_read(directory)?;
         let (manifest, stored) = (directory.manifest()?, directory.files()?);
         match &manifest {
             Some(manifest) => directory.check_logs(manifest, &stored)?,

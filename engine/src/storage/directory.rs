@@ -40,8 +40,8 @@ type Result<T> = std::result::Result<T, StorageError>;
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    /// Locked until it is closed.
-    _lock: File,
+    /// Locked until it is closed; `None` if it was not there for a reader.
+    _lock: Option<File>,
 }
 
 /// The files of a directory by generation: their shards, in order.
@@ -118,24 +118,30 @@ impl Directory {
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut lock = options.mode(0o600).open(&name).map_err(failed("open"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let read = Read::by_ref(&mut lock).take(32).read_to_string(&mut text);
-                let pid = read.ok().and_then(|_| text.trim().parse().ok());
-                let directory = path;
-                return Err(StorageError::Locked { directory, pid });
-            }
-            Err(fs::TryLockError::Error(error)) => {
-                return Err(StorageError::io(&name, "flock", &error));
-            }
-        }
+        let lock = options.mode(0o600).open(&name).map_err(failed("open"))?;
+        let mut lock = locked(lock, &path)?;
         lock.set_len(0).map_err(failed("truncate"))?;
         let text = format!("{}\n", std::process::id());
         lock.write_all(text.as_bytes()).map_err(failed("write"))?;
-        Ok(Self { path, _lock: lock })
+        let _lock = Some(lock);
+        Ok(Self { path, _lock })
+    }
+
+    /// Takes a directory for this process to read, and changes nothing in it.
+    ///
+    /// # Errors
+    /// It is none, or another process has it.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
+        let failed = |call| move |error| StorageError::io(path, call, &error);
+        fs::read_dir(path).map_err(failed("readdir"))?;
+        let path = path.canonicalize().map_err(failed("realpath"))?;
+        let name = path.join(LOCK);
+        let _lock = match File::open(&name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(StorageError::io(&name, "open", &error)),
+            Ok(lock) => Some(locked(lock, &path)?),
+        };
+        Ok(Self { path, _lock })
     }
 
     /// The path of a file, whether it is there or not.
@@ -360,6 +366,23 @@ impl Directory {
             sync(&self.path)?;
         }
         Ok(count)
+    }
+}
+
+/// Locks a directory's file.
+fn locked(mut lock: File, directory: &Path) -> Result<File> {
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let read = Read::by_ref(&mut lock).take(32).read_to_string(&mut text);
+            let pid = read.ok().and_then(|_| text.trim().parse().ok());
+            let directory = directory.to_owned();
+            Err(StorageError::Locked { directory, pid })
+        }
+        Err(fs::TryLockError::Error(error)) => {
+            Err(StorageError::io(&directory.join(LOCK), "flock", &error))
+        }
     }
 }
 

@@ -35,7 +35,8 @@ fn store(dir: &Path, cores: usize) -> contents::Contents {
 fn try_damage(dir: &Path, whole: &DirectoryReport, held: &contents::Contents, opens: bool) -> bool {
     let report = read(dir);
     let damage = report.damage().cloned();
-    let is_cut = |state: &FileState| matches!(state, FileState::Unfinished { .. });
+    let is_cut =
+        |state: &FileState| matches!(state, FileState::Unfinished { .. } | FileState::Empty);
     let is_same = !report.files.iter().any(|file| is_cut(&file.state));
     if damage.is_none() && is_same {
         assert_eq!(&report, whole, "a damage that is not found changes nothing");
@@ -139,6 +140,8 @@ fn directories_that_are_none_of_a_store_are_refused() {
     assert!(matches!(refused, Err(StorageError::Io { .. })));
     assert!(!missing.exists());
     assert!(read(dir.path()).expect("it is empty").files.is_empty());
+    let mut entries = fs::read_dir(dir.path()).expect("it can be read");
+    assert!(entries.next().is_none(), "nothing is made there");
 
     let engine = Engine::open(config(dir.path(), 1, LogPolicy::EverySecond)).expect("it opens");
     let refused = read(dir.path());

@@ -18,6 +18,12 @@ pub(super) const OTHERS: &[Row] = &[
         &["--out /dev/null/x cannot be written"],
     ),
     (
+        "data check",
+        "data check FOLDER/none",
+        1,
+        &["/none: readdir failed", "No such file"],
+    ),
+    (
         "rdb check",
         "rdb check FOLDER/none.rdb",
         1,
