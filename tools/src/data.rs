@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use farcore::{DirectoryReport, FileReport, FileState};
 use farcore_command::outputs::print;
 
-use crate::rdb::progress;
+use crate::progress::progress;
 use crate::text::table;
 
 #[derive(Debug, Subcommand)]

@@ -22,6 +22,7 @@ mod given;
 mod listen;
 mod manual;
 mod memnode;
+mod progress;
 mod rdb;
 mod serve;
 mod text;

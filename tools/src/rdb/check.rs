@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use farcore_command::outputs::print;
 use farcore_rdb::{FileEvent, FileReader, FileStep, Item, ValueKind, Window};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
+use crate::progress::progress;
 use crate::text::table;
 
 /// Bytes that are read at once.
@@ -116,19 +117,6 @@ impl Found {
             false => "there is no checksum",
         })
     }
-}
-
-/// A bar if stderr is a terminal.
-pub(crate) fn progress(bytes: u64) -> Option<ProgressBar> {
-    if !io::stderr().is_terminal() {
-        return None;
-    }
-    let bar = ProgressBar::new(bytes);
-    let style = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
-    }
-    Some(bar)
 }
 
 /// Runs the command.

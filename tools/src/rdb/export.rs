@@ -15,8 +15,8 @@ use clap::Args;
 use farcore_command::outputs::print;
 use farcore_rdb::{FileWriter, VERSION_WRITTEN, payload};
 
-use super::check::progress;
 use super::connection::{Connection, Login, Reply, check_address, shown};
+use crate::progress::progress;
 
 /// Keys of a page of a scan, about.
 const PAGE: &[u8] = b"256";

@@ -12,8 +12,9 @@ use farcore_command::outputs::print;
 use farcore_rdb::{Crc64, FileEvent, FileReader, FileStep, Window, payload};
 use indicatif::ProgressBar;
 
-use super::check::{READ_BYTES, STRING_BYTES_MAX, progress};
+use super::check::{READ_BYTES, STRING_BYTES_MAX};
 use super::connection::{Connection, Login, Reply, check_address, shown};
+use crate::progress::progress;
 
 /// Commands that are sent before their replies are read, and their bytes.
 const COMMANDS: usize = 256;

@@ -5,8 +5,6 @@ mod connection;
 mod export;
 mod import;
 
-pub(crate) use self::check::progress;
-
 use std::process::ExitCode;
 
 use anyhow::Result;
