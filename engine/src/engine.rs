@@ -20,7 +20,7 @@ use crate::client::pool::{Client, LanePool};
 use crate::config::{Config, LostKeys, Sizes, WhenFull};
 use crate::constants::KEY_BYTES_MAX;
 use crate::durable::{
-    Durability, Durable, DurableOptions, DurableStats, LoadProgress, SnapshotSummary,
+    Durability, Durable, DurableOptions, DurableStats, LoadProgress, RepairSummary, SnapshotSummary,
 };
 use crate::error::{Error, Result};
 use crate::executor::{self, Termination};
@@ -593,6 +593,27 @@ impl Engine {
     /// snapshot before stays, and what was written of this one is removed.
     pub fn snapshot(&self) -> Result<SnapshotSummary> {
         self.durability.snapshot()
+    }
+
+    /// Restores from the data directory what memory nodes have lost, while the engine serves, and
+    /// waits for its end. An engine with a log does so by itself soon after a loss; this begins at
+    /// once. Not to be called from a job.
+    ///
+    /// A key stays unavailable until it has its newest state again; one that is written or deleted
+    /// meanwhile keeps what that left. Afterwards nothing is unavailable: what no file has was not
+    /// stored any more.
+    ///
+    /// Cost: all files since the last snapshot are read, the log twice. Cores rest as long as they
+    /// work for it, up to 10 ms each time.
+    ///
+    /// # Errors
+    /// [`Error::NoDataDirectory`] without [`Config::data_dir`]; [`Error::RepairNeedsLog`] with
+    /// [`LogPolicy::Off`](crate::LogPolicy::Off); [`Error::RepairInterrupted`] if more is lost
+    /// meanwhile; [`Error::Storage`] if a file cannot be read or is damaged; [`Error::FarFull`] if
+    /// the memory that is left has no room. What was restored until then stays, and an engine tries
+    /// the rest again by itself.
+    pub fn repair(&self) -> Result<RepairSummary> {
+        self.durability.repair()
     }
 
     /// What there is to say of the data directory; `None` without one.

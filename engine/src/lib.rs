@@ -74,7 +74,8 @@ pub use self::client::tree::{
 };
 pub use self::config::{Config, LogPolicy, LostKeys, WhenFull};
 pub use self::durable::{
-    DirectoryReport, Durability, DurableStats, FileReport, FileState, LoadFigures, SnapshotSummary,
+    DirectoryReport, Durability, DurableStats, FileReport, FileState, LoadFigures, RepairSummary,
+    SnapshotSummary,
 };
 pub use self::engine::Engine;
 #[cfg(feature = "simulation")]

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use super::log_sequence::{LogSequence, check_name};
+use super::steps::{Steps, StepsEnd, entries};
 use crate::cipher::EncryptionKey;
 use crate::error::{Result, StorageError};
-use crate::journal::Entry;
-use crate::storage::{Chain, Directory, FileKind, FileReader, ReadOutcome};
+use crate::storage::{Chain, Directory, FileKind, FileReader};
 
 /// What a data directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,14 +137,13 @@ fn read_file(
 ) -> FileReport {
     let path = directory.path_of(kind, generation, shard);
     let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-    let mut entries = 0;
-    let read = FileReader::open(&path, key).and_then(|mut reader| {
+    let mut count = 0;
+    let read = FileReader::open(&path, key).and_then(|reader| {
         check_name(&reader, (kind, generation, shard), &path)?;
-        let state = read_entries(&mut reader, &path, &mut entries, |read| {
-            progress(read, bytes);
-        })?;
+        let mut steps = Steps::new(reader, &path);
+        let state = read_entries(&mut steps, &mut count, |read| progress(read, bytes))?;
         match chain {
-            Some(chain) if chain != reader.chain() => Err(StorageError::Corrupt {
+            Some(chain) if chain != steps.reader().chain() => Err(StorageError::Corrupt {
                 path: path.clone(),
                 at: 0,
                 reason: "it is not the file that the manifest names",
@@ -160,49 +159,23 @@ fn read_file(
     FileReport {
         path,
         bytes,
-        entries,
+        entries: count,
         state,
     }
 }
 
 /// Reads a file's entries to its end.
 fn read_entries(
-    reader: &mut FileReader,
-    path: &Path,
-    entries: &mut u64,
+    steps: &mut Steps,
+    count: &mut u64,
     mut progress: impl FnMut(u64),
 ) -> std::result::Result<FileState, StorageError> {
-    let damaged = |at| StorageError::Corrupt {
-        path: path.to_owned(),
-        at,
-        reason: "no entry of a journal is there",
-    };
-    // Of bytes that were read, those of whole entries. A step is whole with its last entry.
-    let (mut bytes, mut is_amid) = (Vec::new(), false);
-    loop {
-        let outcome = reader.read(&mut bytes)?;
-        progress(reader.position());
-        let mut done = 0;
-        loop {
-            match Entry::parse(&bytes[done..]) {
-                Ok(Some((entry, length))) => {
-                    if entry.body().is_err() {
-                        return Err(damaged(reader.position()));
-                    }
-                    is_amid = entry.has_more;
-                    *entries += 1;
-                    done += length;
-                }
-                Ok(None) => break,
-                Err(_) => return Err(damaged(reader.position())),
-            }
-        }
-        bytes.drain(..done);
-        match outcome {
-            ReadOutcome::More => {}
-            ReadOutcome::End if bytes.is_empty() && !is_amid => return Ok(FileState::Whole),
-            ReadOutcome::End => return Err(damaged(reader.position())),
-            ReadOutcome::Torn { at, cut, .. } => return Ok(FileState::Unfinished { at, cut }),
-        }
+    while let Some(bytes) = steps.next()? {
+        *count += entries(bytes).count() as u64;
+        progress(steps.reader().position());
     }
+    Ok(match steps.end() {
+        Some(StepsEnd::Torn { at, cut }) => FileState::Unfinished { at, cut },
+        Some(StepsEnd::Finished) | None => FileState::Whole,
+    })
 }

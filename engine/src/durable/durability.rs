@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::keeper::{Durable, DurableStats, SnapshotSummary};
+use super::keeper::{Durable, DurableStats, RepairSummary, SnapshotSummary};
 use super::load::LoadProgress;
 use crate::error::{Error, Result};
 
@@ -35,6 +35,15 @@ impl Durability {
     /// closed.
     pub fn snapshot(&self) -> Result<SnapshotSummary> {
         self.keeper.get().ok_or(Error::NoDataDirectory)?.snapshot()
+    }
+
+    /// As [`Engine::repair`](crate::Engine::repair).
+    ///
+    /// # Errors
+    /// Those of [`Engine::repair`](crate::Engine::repair); [`Error::Closed`] once the engine is
+    /// closed.
+    pub fn repair(&self) -> Result<RepairSummary> {
+        self.keeper.get().ok_or(Error::NoDataDirectory)?.repair()
     }
 
     /// What there is to say of the data directory; `None` without one, or while it is loaded.

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::base::{BaseSummary, BaseWriter};
 use super::load::{LoadProgress, Loader, ShardLoad, Until, last_mark};
 use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN, check_name, keeps_all};
+use super::repair::{Repairer, Source};
+use super::repair_batch::{self, RepairRequest};
 use farcore_tuning::entropy_u64;
 
 use crate::cipher::{EncryptionKey, random_salt};
@@ -52,6 +54,8 @@ const REST_AFTER_FAILURE: Duration = Duration::from_secs(60);
 const FAILURES_MAX: u32 = 6;
 /// How long after a failure it is tried where changes are refused until it is there.
 const REST_AFTER_LOSS: Duration = Duration::from_secs(2);
+/// How long a repair rests between requests, at most.
+const REPAIR_REST_MAX: Duration = Duration::from_millis(10);
 /// How long a snapshot waits for what it needs.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// How long what is under way waits for a disk that fails.
@@ -84,6 +88,16 @@ pub struct SnapshotSummary {
     pub took_ms: u64,
 }
 
+/// What a repair has restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct RepairSummary {
+    /// Keys that were lost, in whole or in part, and are there again.
+    pub keys: u64,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+}
+
 /// What an engine with a data directory says of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -112,6 +126,14 @@ pub struct DurableStats {
     pub synced_bytes: u64,
     /// The logs cannot be written, and changes are refused.
     pub is_failing: bool,
+    /// What a memory node has lost is being restored.
+    pub is_repairing: bool,
+    /// Repairs that restored all that was lost, since the engine was opened.
+    pub repairs: u64,
+    /// Keys that repairs have restored since then.
+    pub repaired_keys: u64,
+    /// Why the last repair that was tried did not restore all.
+    pub last_repair_error: Option<String>,
 }
 
 /// What is known of files from one generation to the next, by the shard that they were of.
@@ -119,6 +141,7 @@ type ShardLoads = HashMap<u16, ShardLoad>;
 
 enum Order {
     Snapshot(mpsc::Sender<Result<SnapshotSummary>>),
+    Repair(mpsc::Sender<Result<RepairSummary>>),
     Stop,
 }
 
@@ -183,6 +206,8 @@ impl Durable {
                 due: Cell::new(Instant::now()),
             },
             unfinished: Cell::new(false),
+            logs: Vec::new(),
+            repairs: Repairs::default(),
         };
         keeper.load()?;
         let (orders, received) = mpsc::channel();
@@ -201,11 +226,19 @@ impl Durable {
 
     /// Writes a snapshot, and waits for its end.
     pub(crate) fn snapshot(&self) -> Result<SnapshotSummary> {
+        self.order(Order::Snapshot)
+    }
+
+    /// Restores what is lost, and waits for the end of it.
+    pub(crate) fn repair(&self) -> Result<RepairSummary> {
+        self.order(Order::Repair)
+    }
+
+    /// Gives an order, and waits until it is carried out.
+    fn order<T>(&self, order: impl FnOnce(mpsc::Sender<Result<T>>) -> Order) -> Result<T> {
         let (reply, outcome) = mpsc::channel();
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        orders
-            .send(Order::Snapshot(reply))
-            .map_err(|_| Error::Closed)?;
+        orders.send(order(reply)).map_err(|_| Error::Closed)?;
         drop(orders);
         outcome.recv().unwrap_or(Err(Error::Closed))
     }
@@ -276,6 +309,20 @@ struct Keeper {
     marked: Marked,
     /// A log of the generation that is loaded was not finished.
     unfinished: Cell<bool>,
+    /// The logs since the base, with their generations, in their order.
+    logs: Vec<(u64, Source)>,
+    repairs: Repairs,
+}
+
+/// What the keeper knows of losses.
+#[derive(Debug, Default)]
+struct Repairs {
+    /// How often the shards had lost something when the last repair was begun.
+    seen: u64,
+    /// The last one failed, and so did as many before it, one after the other.
+    failed: u32,
+    /// When it ended.
+    ended: Option<Instant>,
 }
 
 /// The last mark.
@@ -307,10 +354,16 @@ impl Keeper {
                 Ok(Order::Snapshot(reply)) => {
                     let _ = reply.send(self.snapshot());
                 }
+                Ok(Order::Repair(reply)) => {
+                    let _ = reply.send(self.repair());
+                }
                 Ok(Order::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
             self.mark_if_due();
+            if self.is_repair_due() {
+                let _ = self.repair();
+            }
             if self.is_base_due() {
                 let _ = self.snapshot();
             }
@@ -356,7 +409,8 @@ impl Keeper {
             let shards = u16::try_from(manifest.files.len()).unwrap_or(u16::MAX);
             let shards: Vec<u16> = (0..shards).collect();
             let of = (FileKind::Base, base, &shards[..]);
-            loads = self.load_generation(of, loads, (&mut ceiling, Some(manifest)))?;
+            let end = (Until::End, &mut ceiling);
+            loads = self.load_generation(of, loads, Some(manifest), end)?;
         }
         for (&generation, shards) in &files.logs {
             self.generation = self.generation.max(generation);
@@ -366,7 +420,9 @@ impl Keeper {
                 continue;
             }
             let of = (FileKind::Log, generation, &shards[..]);
-            loads = self.load_generation(of, loads, (&mut ceiling, None))?;
+            let until = self.common_end(generation, shards)?;
+            loads = self.load_generation(of, loads, None, (until, &mut ceiling))?;
+            self.note_logs(generation, shards.iter().copied(), until);
             self.old_log_bytes += self.make_durable(generation, shards)?;
         }
         drop(loads);
@@ -452,12 +508,9 @@ impl Keeper {
         &self,
         (kind, generation, shards): (FileKind, u64, &[u16]),
         mut loads: ShardLoads,
-        (ceiling, manifest): (&mut Version, Option<&Manifest>),
+        manifest: Option<&Manifest>,
+        (until, ceiling): (Until, &mut Version),
     ) -> Result<ShardLoads> {
-        let until = match kind {
-            FileKind::Base => Until::End,
-            FileKind::Log => self.common_end(generation, shards)?,
-        };
         let mut tasks = Vec::new();
         for (place, &shard) in shards.iter().enumerate() {
             let path = self.directory.path_of(kind, generation, shard);
@@ -675,6 +728,7 @@ impl Keeper {
         let paths = self
             .directory
             .create(FileKind::Log, generation, 0..self.shards())?;
+        self.note_logs(generation, 0..self.shards(), Until::End);
         // From now on they are missed if they are not there.
         let mut manifest = self.manifest.clone();
         manifest.log = generation;
@@ -777,6 +831,7 @@ impl Keeper {
         let keys = files.iter().map(|(summary, _)| summary.keys).sum();
         let named = files.iter().map(|&(_, file)| file).collect();
         self.write_manifest(self.manifest_of(generation, named, keys))?;
+        self.logs.retain(|&(of, _)| of >= generation);
         self.order_all(|| JournalCommand::Settled { generation })?;
         if let Err(error) = self.directory.remove_before(generation) {
             tracing::warn!(%error, "files that are not needed were not removed");
@@ -787,6 +842,133 @@ impl Keeper {
             bytes: files.iter().map(|(summary, _)| summary.bytes).sum(),
             took_ms: ms(began),
         })
+    }
+
+    /// Notes that logs follow.
+    fn note_logs(&mut self, generation: u64, shards: impl IntoIterator<Item = u16>, until: Until) {
+        let directory = &self.directory;
+        let source = |shard| Source {
+            kind: FileKind::Log,
+            path: directory.path_of(FileKind::Log, generation, shard),
+            until,
+        };
+        let sources = shards.into_iter().map(source);
+        self.logs.extend(sources.map(|source| (generation, source)));
+    }
+
+    /// How often the shards have lost something.
+    fn losses(&self) -> u64 {
+        self.ports().map(JournalPort::losses).sum()
+    }
+
+    /// True if something was lost since the last repair was begun, or that one has failed.
+    fn is_repair_due(&self) -> bool {
+        let Repairs {
+            seen,
+            failed,
+            ended,
+        } = self.repairs;
+        let rest = REST_AFTER_LOSS * (1 << failed.min(FAILURES_MAX));
+        self.options.log != LogPolicy::Off
+            && (failed > 0 || self.losses() > seen)
+            && ended.is_none_or(|at| at.elapsed() >= rest)
+    }
+
+    /// Restores what is lost, from files.
+    fn repair(&mut self) -> Result<RepairSummary> {
+        let began = Instant::now();
+        if self.options.log == LogPolicy::Off {
+            return Err(Error::RepairNeedsLog);
+        }
+        self.state.stats().is_repairing = true;
+        let repaired = self.repair_from_files();
+        self.repairs.ended = Some(Instant::now());
+        let mut stats = self.state.stats();
+        stats.is_repairing = false;
+        let took_ms = ms(began);
+        match &repaired {
+            Ok(None) => {
+                self.repairs.failed = 0;
+                stats.last_repair_error = None;
+            }
+            Ok(Some(keys)) => {
+                self.repairs.failed = 0;
+                stats.repairs += 1;
+                stats.repaired_keys += keys;
+                stats.last_repair_error = None;
+                tracing::info!(keys, took_ms, "what was lost is restored");
+            }
+            Err(error) => {
+                self.repairs.failed += 1;
+                stats.last_repair_error = Some(error.to_string());
+                if !self.is_stopping() {
+                    tracing::error!(%error, "not all that was lost is restored");
+                }
+            }
+        }
+        repaired.map(|keys| RepairSummary {
+            keys: keys.unwrap_or_default(),
+            took_ms,
+        })
+    }
+
+    /// Restores what is lost; returns how many keys, or `None` if nothing is lost.
+    fn repair_from_files(&mut self) -> Result<Option<u64>> {
+        self.order_all(|| JournalCommand::BeginRepair)?;
+        self.repairs.seen = self.losses();
+        if self.ports().all(JournalPort::is_repaired) {
+            self.order_all(|| JournalCommand::EndRepair { is_complete: false })?;
+            return Ok(None);
+        }
+        let repaired = self.restore_lost();
+        let is_complete = repaired.is_ok();
+        self.order_all(|| JournalCommand::EndRepair { is_complete })?;
+        let keys = repaired?;
+        match self.ports().all(JournalPort::is_repaired) {
+            true => Ok(Some(keys)),
+            false => Err(Error::RepairInterrupted),
+        }
+    }
+
+    /// Has what the files say of lost keys sent to their shards.
+    fn restore_lost(&mut self) -> Result<u64> {
+        let last = self.generation;
+        // What was logged until now is in files that are finished.
+        self.begin_generation()?;
+        self.wait(|| self.ports().all(|port| port.is_finished(last)))?;
+        let base = self.manifest.base;
+        let bases = (0..).zip(&self.manifest.files).map(|(shard, _)| Source {
+            kind: FileKind::Base,
+            path: self.directory.path_of(FileKind::Base, base, shard),
+            until: Until::End,
+        });
+        let logs = self.logs.iter().filter(|&&(of, _)| of <= last);
+        let sources: Vec<_> = bases
+            .chain(logs.map(|(_, source)| source.clone()))
+            .collect();
+        let mut core = 0;
+        let mut send = |items: Vec<RepairRequest>| {
+            core = (core + 1) % self.shared.cores_shared.len();
+            self.send_items(core, items)
+        };
+        Repairer::run(&sources, self.options.key.as_ref(), &mut send)
+    }
+
+    /// Sends requests of a repair from a core, and rests as long as that took.
+    fn send_items(&self, core: usize, items: Vec<RepairRequest>) -> Result<Vec<bool>> {
+        let began = Instant::now();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        let job = move |core: Core| async move {
+            let answers = repair_batch::send(core.ungated(), items).await;
+            done.store(true, Ordering::Release);
+            answers
+        };
+        let task = spawn_on_core(&self.shared, core, job)?;
+        self.wait(|| is_done.load(Ordering::Acquire))?;
+        let answers = task.join().and_then(|answers| answers);
+        thread::sleep(began.elapsed().min(REPAIR_REST_MAX));
+        answers
     }
 
     /// Ends the logs of a generation, which are finished then.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::steps::{Steps, StepsEnd, entries, since_of};
 use super::tree_versions::TreeVersions;
 use crate::client::core::Core;
 use crate::client::long::Routed;
@@ -23,7 +24,7 @@ use crate::journal::{
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
-use crate::storage::{Chain, FileKind, FileReader, ReadOutcome, SuperBlock};
+use crate::storage::{Chain, FileKind, FileReader, ReadOutcome};
 
 /// Bytes of a step of a tree that one request carries, about.
 const STEP_BYTES: usize = 128 << 10;
@@ -58,35 +59,18 @@ impl Until {
 ///
 /// # Errors
 /// It cannot be read, or is damaged.
-pub(super) fn last_mark(mut reader: FileReader, path: &Path) -> Result<Until> {
-    let (mut bytes, mut last) = (Vec::new(), Until::Start);
-    loop {
-        let outcome = reader.read(&mut bytes)?;
-        let mut at = 0;
-        loop {
-            match Entry::parse(&bytes[at..]) {
-                Ok(Some((entry, length))) => {
-                    if let Ok(EntryBody::Mark { number }) = entry.body()
-                        && entry.kind == EntryKind::Mark
-                    {
-                        last = Until::Mark(number);
-                    }
-                    at += length;
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    let (path, at) = (path.to_owned(), reader.position());
-                    let reason = "no entry of a journal is there";
-                    return Err(StorageError::Corrupt { path, at, reason }.into());
-                }
+pub(super) fn last_mark(reader: FileReader, path: &Path) -> Result<Until> {
+    let (mut steps, mut last) = (Steps::new(reader, path), Until::Start);
+    while let Some(bytes) = steps.next()? {
+        for entry in entries(bytes) {
+            if let Ok(EntryBody::Mark { number }) = entry.body() {
+                last = Until::Mark(number);
             }
         }
-        bytes.drain(..at);
-        match outcome {
-            ReadOutcome::More => {}
-            ReadOutcome::End => return Ok(Until::End),
-            ReadOutcome::Torn { .. } => return Ok(last),
-        }
+    }
+    match steps.end() {
+        Some(StepsEnd::Finished) => Ok(Until::End),
+        Some(StepsEnd::Torn { .. }) | None => Ok(last),
     }
 }
 
@@ -136,12 +120,6 @@ struct Layout {
     hasher: Hasher128,
     shard: u16,
     shards: u16,
-}
-
-/// Of a base: the version of its shard when its generation began.
-fn since_of(of: &SuperBlock) -> Version {
-    let bytes = of.free.first_chunk();
-    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Loads a file.

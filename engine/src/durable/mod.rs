@@ -21,10 +21,13 @@ mod durability;
 mod keeper;
 mod load;
 mod log_sequence;
+mod repair;
+mod repair_batch;
+mod steps;
 mod tree_versions;
 
 pub use self::check::{DirectoryReport, FileReport, FileState};
 pub use self::durability::{Durability, LoadFigures};
 pub(crate) use self::keeper::{Durable, DurableOptions};
-pub use self::keeper::{DurableStats, SnapshotSummary};
+pub use self::keeper::{DurableStats, RepairSummary, SnapshotSummary};
 pub(crate) use self::load::LoadProgress;

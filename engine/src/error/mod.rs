@@ -380,6 +380,15 @@ pub enum Error {
          try again"
     )]
     SnapshotStalled,
+    /// What was lost was not restored from the data directory, because more was lost meanwhile.
+    #[error("the repair was ended, because more was lost while it ran: it is begun again")]
+    RepairInterrupted,
+    /// What was lost cannot be restored, because not every change is logged.
+    #[error(
+        "what is lost cannot be restored, because the data directory has no log of all changes: set \
+         `log`, or forget what is lost"
+    )]
+    RepairNeedsLog,
     /// A snapshot was not made, because some records cannot be read.
     #[error(
         "no snapshot is made: {unreadable} records of shard {shard} are lost or damaged, and would \

@@ -18,13 +18,18 @@
 
 mod entry;
 mod patch;
+mod patched_nodes;
 mod restore;
 
 pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
-pub(crate) use self::patch::{NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head};
+pub(crate) use self::patch::{
+    NO_NODE, NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head,
+};
+pub(crate) use self::patched_nodes::{PatchedNode, PatchedNodes};
 
 pub(crate) use self::restore::{
-    Dumped, NO_NODE, dump_from, dump_parts, patch_parts, patched, restore_parts, restored,
+    Dumped, RepairBody, dump_from, dump_parts, patch_parts, patched, probe_parts,
+    repair_nodes_parts, repair_parts, repaired, restore_parts, restored,
 };
 use crate::message::operation::Version;
 

@@ -12,8 +12,10 @@
 //!
 //! No bytes panic.
 
-use super::restore::NO_NODE;
 use crate::tree::{NodeNumber, TreeRoot, TreeTouch};
+
+/// No number of a node.
+pub(crate) const NO_NODE: NodeNumber = NodeNumber::MAX;
 
 /// A branch on the way to a leaf that is touched, and its entry for the child there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,6 +202,11 @@ impl<'a> Patches<'a> {
             _ => return None,
         };
         Some((head, patches))
+    }
+
+    /// The bytes that were not read as patches yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {

@@ -4,20 +4,22 @@
 //! ```text
 //! restore:    value | kind:8 | version:64 | body of the entry |
 //! tree patch: value | version:64 | tree step |
+//! repair:     value | kind:8 | version:64 | start of a tree step, with the root of a tree | body |
+//! probe:      value | 0:8 |                    whether the key may be lost
+//! repair nodes: as a tree patch
 //! tree dump:  value | from:32 |
 //! dumped:     version: of the tree
 //!             value | tree:64 | next:32 | kind:8 | tag:8 | expires:8 | expiry:64 | tree step |
 //! ```
 //!
-//! `next` is the number from which on the tree has further nodes, [`NO_NODE`] if it has none. A
-//! dump of a key without a tree answers that it is absent.
+//! `next` is the number from which on the tree has further nodes, or
+//! [`NO_NODE`](super::patch::NO_NODE). A dump of a key without a tree answers that it is absent.
 
 use super::entry::{Entry, EntryBody, EntryKind, NoEntry};
+use super::patch::{Patches, StepHead, put_step_head};
 use crate::message::operation::{OperationKind, RequestParts, Version};
-use crate::tree::NodeNumber;
+use crate::tree::{NodeNumber, TreeRoot};
 
-/// No number of a node.
-pub(crate) const NO_NODE: NodeNumber = NodeNumber::MAX;
 /// Bytes of the answer to a dump before its tree step.
 pub(crate) const DUMPED_HEAD_BYTES: usize = 23;
 
@@ -69,6 +71,75 @@ pub(crate) fn patch_parts<'a>(
     scratch.extend(version.to_le_bytes());
     scratch.extend_from_slice(step);
     parts(OperationKind::TreePatch, key, scratch)
+}
+
+/// What a repair asks of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RepairBody<'a> {
+    /// Whether the key may be lost.
+    Probe,
+    /// The key has this, if it is lost.
+    Entry {
+        version: Version,
+        /// Of a tree, whose nodes follow.
+        root: Option<TreeRoot>,
+        body: EntryBody<'a>,
+    },
+}
+
+/// The request that asks whether a key may be lost.
+pub(crate) fn probe_parts(key: &[u8]) -> RequestParts<'_> {
+    parts(OperationKind::Repair, key, &[0])
+}
+
+/// The request that gives a key that is lost what an entry says, encoded in `scratch`.
+pub(crate) fn repair_parts<'a>(
+    (kind, key, version): (EntryKind, &'a [u8], Version),
+    (root, body): (Option<TreeRoot>, &[u8]),
+    scratch: &'a mut Vec<u8>,
+) -> RequestParts<'a> {
+    scratch.clear();
+    scratch.push(kind as u8);
+    scratch.extend(version.to_le_bytes());
+    put_step_head(scratch, root.map_or(StepHead::Nodes, StepHead::Root));
+    scratch.extend_from_slice(body);
+    parts(OperationKind::Repair, key, scratch)
+}
+
+/// What a request of a repair says.
+pub(crate) fn repaired(value: &[u8]) -> Result<RepairBody<'_>, NoEntry> {
+    let (&kind, rest) = value.split_first().ok_or(NoEntry)?;
+    if kind == 0 {
+        return Ok(RepairBody::Probe);
+    }
+    let (version, rest) = rest.split_first_chunk().ok_or(NoEntry)?;
+    let version = u64::from_le_bytes(*version);
+    let (head, patches) = Patches::parse(rest).ok_or(NoEntry)?;
+    let entry = Entry {
+        kind: EntryKind::of(kind).ok_or(NoEntry)?,
+        has_more: false,
+        version,
+        key: &[],
+        body: patches.rest(),
+    };
+    Ok(RepairBody::Entry {
+        version,
+        root: head.root(),
+        body: entry.body()?,
+    })
+}
+
+/// The request that writes nodes of a tree that are lost: a patch of whole nodes.
+pub(crate) fn repair_nodes_parts<'a>(
+    key: &'a [u8],
+    version: Version,
+    step: &[u8],
+    scratch: &'a mut Vec<u8>,
+) -> RequestParts<'a> {
+    RequestParts {
+        kind: OperationKind::RepairNodes,
+        ..patch_parts(key, version, step, scratch)
+    }
 }
 
 /// The version and the tree step of a patch.

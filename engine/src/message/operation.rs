@@ -228,11 +228,15 @@ pub(crate) enum OperationKind {
     TreePatch = 26,
     /// Answer nodes of a tree as they lie.
     TreeDump = 27,
+    /// Give a key that is lost what a file says of it, or answer whether it may be lost.
+    Repair = 28,
+    /// Write nodes of a tree that are lost.
+    RepairNodes = 29,
 }
 
 impl OperationKind {
     /// The last kind: no request has a greater one.
-    pub(crate) const LAST: Self = Self::TreeDump;
+    pub(crate) const LAST: Self = Self::RepairNodes;
     /// The last kind that an [`Operation`] has.
     #[cfg(test)]
     pub(crate) const LAST_PUBLIC: Self = Self::Tree;
@@ -273,7 +277,9 @@ impl OperationKind {
             | Self::SectionEnter
             | Self::SectionLeave
             | Self::Restore
+            | Self::Repair
             | Self::TreePatch
+            | Self::RepairNodes
             | Self::TreeDump => false,
         }
     }
@@ -296,6 +302,7 @@ impl OperationKind {
                 | Self::SectionEnter
                 | Self::SectionLeave
                 | Self::TreePatch
+                | Self::RepairNodes
                 | Self::TreeDump
         )
     }
@@ -320,7 +327,9 @@ impl OperationKind {
                     | Self::LongCommit
                     | Self::LongOpen
                     | Self::Restore
+                    | Self::Repair
                     | Self::TreePatch
+                    | Self::RepairNodes
                     | Self::TreeDump
             )
     }
@@ -354,7 +363,9 @@ impl OperationKind {
             | Self::SectionEnter
             | Self::SectionLeave
             | Self::Restore
+            | Self::Repair
             | Self::TreePatch
+            | Self::RepairNodes
             | Self::TreeDump => 0,
         }
     }
@@ -376,7 +387,8 @@ impl OperationKind {
             | Self::LongRead
             | Self::TreeRead
             | Self::TreeHead
-            | Self::Restore => true,
+            | Self::Restore
+            | Self::Repair => true,
             Self::Put
             | Self::Delete
             | Self::List
@@ -391,6 +403,7 @@ impl OperationKind {
             | Self::SectionEnter
             | Self::SectionLeave
             | Self::TreePatch
+            | Self::RepairNodes
             | Self::TreeDump => false,
         }
     }

@@ -39,6 +39,10 @@ pub(crate) enum JournalCommand {
     GiveUp,
     /// A base of this generation is durable: files before that have failed are not needed.
     Settled { generation: u64 },
+    /// What is lost is restored from now on.
+    BeginRepair,
+    /// No more is restored; whether all files were read to their end.
+    EndRepair { is_complete: bool },
 }
 
 /// The port of a core's journal.
@@ -61,6 +65,9 @@ pub(crate) struct JournalPort {
     is_failing: AtomicBool,
     /// It never can: a new generation is needed.
     is_lost: AtomicBool,
+    /// How often the shard has lost something, and whether nothing is lost since the last repair.
+    losses: AtomicU64,
+    is_repaired: AtomicBool,
 }
 
 impl JournalPort {
@@ -110,6 +117,25 @@ impl JournalPort {
     pub(super) fn note_failing(&self, is_failing: bool, is_lost: bool) {
         self.is_failing.store(is_failing, Ordering::Release);
         self.is_lost.store(is_lost, Ordering::Release);
+    }
+
+    pub(super) fn note_losses(&self, losses: u64) {
+        self.losses.store(losses, Ordering::Release);
+    }
+
+    pub(super) fn note_repair(&self, is_repaired: bool) {
+        self.is_repaired.store(is_repaired, Ordering::Release);
+    }
+
+    /// How often the shard has lost something.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// True if nothing was lost when a repair was begun, or after one has ended; valid once its
+    /// command is done.
+    pub(crate) fn is_repaired(&self) -> bool {
+        self.is_repaired.load(Ordering::Acquire)
     }
 
     /// The version of the shard when its generation began; valid once its command is done.

@@ -221,6 +221,13 @@ impl Journaling {
                 (self.file, self.next, self.ended) = (None, None, None);
                 self.closing.clear();
             }
+            JournalCommand::BeginRepair => {
+                self.port.note_losses(shard.losses());
+                self.port.note_repair(!shard.begin_repair());
+            }
+            JournalCommand::EndRepair { is_complete } => {
+                self.port.note_repair(shard.end_repair(is_complete));
+            }
             JournalCommand::Settled { generation } => {
                 // A base has what they lack.
                 self.closing
@@ -370,5 +377,6 @@ impl Journaling {
             self.syncing = None;
         }
         self.port.note_progress(appended, settled);
+        self.port.note_losses(shard.losses());
     }
 }

@@ -24,6 +24,8 @@ pub(super) fn failed(counters: &ShardCounters, kind: OperationKind) -> &Counter 
         | OperationKind::LongCommit
         | OperationKind::LongAbort
         | OperationKind::Restore
+        | OperationKind::Repair
+        | OperationKind::RepairNodes
         | OperationKind::TreePatch => &counters.changes_failed,
         OperationKind::Put => &counters.puts_failed,
         OperationKind::Delete => &counters.deletes_failed,

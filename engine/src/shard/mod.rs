@@ -61,6 +61,7 @@ use self::room::compactor::Compactor;
 use self::room::flusher::Flusher;
 use self::room::lost::Lost;
 use self::room::pressure::Pressure;
+use self::room::repair::Repair;
 use crate::cipher::PageCipher;
 use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, SECTION_LANE};
@@ -203,6 +204,8 @@ pub(crate) struct Shard<E: Endpoint> {
     journal_stop: JournalStop,
     /// Files are loaded: nothing expires.
     is_loading: bool,
+    /// What is lost is being restored from files.
+    repair: Option<Box<Repair>>,
     /// There are long values or trees, so more may end with a record.
     has_heads: bool,
     /// Collections have been stored in their heads since the shard was last emptied.
@@ -318,6 +321,7 @@ impl<E: Endpoint> Shard<E> {
             journal: None,
             journal_stop: JournalStop::No,
             is_loading: options.loads,
+            repair: None,
             has_heads: false,
             has_inline: false,
             tree_buffers: None,

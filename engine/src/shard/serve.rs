@@ -289,7 +289,10 @@ impl<E: Endpoint> Shard<E> {
             OperationKind::Clear => self.clear_keys(lane, request, answers),
             OperationKind::ForgetLost => self.forget_keys(lane, request, answers),
             OperationKind::Restore => self.restore(lane, request, hint, evidence, answers),
-            OperationKind::TreePatch => self.tree_patch(lane, request, answers),
+            OperationKind::TreePatch | OperationKind::RepairNodes => {
+                self.tree_patch(lane, request, answers)
+            }
+            OperationKind::Repair => self.repair(lane, request, hint, evidence, answers),
             OperationKind::TreeDump => self.tree_dump(lane, request, answers),
             OperationKind::SectionEnter | OperationKind::SectionLeave => {
                 unreachable!("the reactor serves them")

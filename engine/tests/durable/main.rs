@@ -5,6 +5,7 @@ mod checked;
 mod contents;
 mod copies;
 mod reopened;
+mod repaired;
 mod work;
 
 use std::path::Path;

@@ -80,6 +80,7 @@ impl<E: Endpoint> Shard<E> {
             "a memory node has lost what it held: those records are unavailable"
         );
         self.lost.note_node(&name);
+        self.note_loss();
         self.forget_at_once();
         self.publish_gauges();
     }

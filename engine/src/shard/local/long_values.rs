@@ -379,6 +379,19 @@ impl LongValues {
         }
     }
 
+    /// True if a piece of a value was lost.
+    pub(in crate::shard) fn is_torn(&self, id: u64) -> bool {
+        let value = self.by_id.get(&id);
+        value.is_some_and(|value| value.pieces.iter().any(|piece| piece.address.is_none()))
+    }
+
+    /// The hashes of the keys whose values have lost a piece.
+    pub(in crate::shard) fn torn_hashes(&self) -> impl Iterator<Item = IndexHash> {
+        let values = self.by_id.values().filter(|value| value.head.is_some());
+        let is_torn = |value: &&LongValue| value.pieces.iter().any(|piece| piece.address.is_none());
+        values.filter(is_torn).map(|value| value.hash)
+    }
+
     /// Ends a value; returns its pieces, whose records are dead now.
     pub(in crate::shard) fn end(&mut self, id: u64) -> Vec<Piece> {
         let Some(value) = self.by_id.remove(&id) else {

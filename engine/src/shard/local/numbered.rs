@@ -199,6 +199,12 @@ impl<T: Default> Numbered<T> {
         None
     }
 
+    /// True if a number is taken.
+    pub(crate) fn is_taken(&self, number: u32) -> bool {
+        let (group, place) = split(number);
+        self.taken(group) >> place & 1 == 1
+    }
+
     /// The thing of a number.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
@@ -249,12 +255,6 @@ impl<T: Default> Numbered<T> {
         let taken = self.groups.iter().map(|group| group.taken.count_ones());
         let count = taken.sum::<u32>() as usize;
         assert_eq!(count, self.count, "numbered G1: numbers");
-    }
-
-    /// True if a number is taken.
-    pub(crate) fn is_taken(&self, number: u32) -> bool {
-        let (group, place) = split(number);
-        self.taken(group) >> place & 1 == 1
     }
 }
 

@@ -133,6 +133,26 @@ impl Tree {
         let place = *self.nodes.get(number)?;
         (place != NodePlace::NONE).then_some(place)
     }
+
+    /// True if it has lost a node.
+    pub(in crate::shard) fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
+    /// True if a node has this number, if only one that is lost.
+    pub(in crate::shard) fn is_taken(&self, number: NodeNumber) -> bool {
+        self.nodes.is_taken(number)
+    }
+
+    /// True if all of its nodes are there.
+    fn is_whole(&self) -> bool {
+        let taken = |from| self.nodes.taken_from(from);
+        let mut next = taken(0);
+        while let Some(number) = next.filter(|&number| self.node_at(number).is_some()) {
+            next = number.checked_add(1).and_then(taken);
+        }
+        next.is_none() && self.node_at(self.root.node).is_some()
+    }
 }
 
 /// The trees of a shard.
@@ -485,6 +505,42 @@ impl Trees {
             tree.is_some_and(|tree| tree.is_torn && tree.head.is_some())
         });
         torn
+    }
+
+    /// The hashes of the keys of trees that have lost nodes.
+    pub(in crate::shard) fn torn_hashes(&self) -> impl Iterator<Item = IndexHash> {
+        let trees = self.torn.iter().filter_map(|&place| self.get(place));
+        trees
+            .filter(|tree| tree.head.is_some())
+            .map(|tree| tree.hash)
+    }
+
+    /// Gives a tree that was begun a root, whose nodes are not there yet.
+    pub(in crate::shard) fn set_unread(
+        &mut self,
+        place: TreePlace,
+        root: TreeRoot,
+        version: Version,
+    ) {
+        if let Some(tree) = self.get_mut(place) {
+            (tree.root, tree.version) = (root, version);
+            if !std::mem::replace(&mut tree.is_torn, true) {
+                self.torn.push(place);
+            }
+        }
+    }
+
+    /// Notes which trees have all of their nodes again.
+    pub(in crate::shard) fn mend(&mut self) {
+        for place in self.take_torn() {
+            let Some(tree) = self.get_mut(place) else {
+                continue;
+            };
+            tree.is_torn = !tree.is_whole();
+            if tree.is_torn {
+                self.torn.push(place);
+            }
+        }
     }
 
     /// Gives a number back that was taken and not used.

@@ -13,6 +13,7 @@ pub(in crate::shard) mod inspect;
 mod journaling;
 pub(in crate::shard) mod list;
 pub(in crate::shard) mod long;
+pub(in crate::shard) mod repair;
 pub(in crate::shard) mod restore;
 pub(in crate::shard) mod scratch;
 pub(in crate::shard) mod transaction;
@@ -455,6 +456,7 @@ impl<E: Endpoint> Shard<E> {
         self.note_deleted(key);
         self.give_up_damaged(hash, damaged);
         self.except_from_lost(hash);
+        self.note_removed(hash);
         self.absences.note(hash, self.version);
     }
 

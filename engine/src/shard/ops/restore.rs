@@ -83,7 +83,7 @@ impl<E: Endpoint> Shard<E> {
         Step::Done
     }
 
-    fn restore_body(
+    pub(super) fn restore_body(
         &mut self,
         request: &Request<'_>,
         found: Found<'_>,

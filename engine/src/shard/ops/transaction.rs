@@ -388,9 +388,10 @@ impl<E: Endpoint> Shard<E> {
         let token = self.facts.request(lane, request, (place, keys));
         let parts = RequestParts {
             kind: match request.kind() {
-                OperationKind::Tree | OperationKind::TreePatch | OperationKind::TreeDump => {
-                    OperationKind::TreeHead
-                }
+                OperationKind::Tree
+                | OperationKind::TreePatch
+                | OperationKind::RepairNodes
+                | OperationKind::TreeDump => OperationKind::TreeHead,
                 _ => OperationKind::Inspect,
             },
             key,

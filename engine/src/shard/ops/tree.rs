@@ -612,6 +612,7 @@ impl<E: Endpoint> Shard<E> {
         };
         self.metrics.counters.records_damaged.add(1);
         self.trees.lose_node(node);
+        self.note_loss();
         self.background_due |= self.trees.has_torn();
         self.retire(place.address(), place.account_bytes());
     }

@@ -1,5 +1,7 @@
 //! Changes nodes of a tree as a file says.
 //!
+//! A repair patches too, but only nodes that are lost.
+//!
 //! - I1: a node gets exactly the bytes that it had when the file was written, so a touch that
 //!   follows finds the room that it found then.
 //! - I2: nothing changes before all nodes that are touched are known, and all records have room.
@@ -9,9 +11,9 @@
 use farcore_rdma::Endpoint;
 
 use crate::error::Error;
-use crate::journal::{NO_NODE, NodePatch, PatchBranch, Patches, patched};
+use crate::journal::{NodePatch, PatchedNode, PatchedNodes, Patches, patched};
 use crate::log::record;
-use crate::message::operation::Version;
+use crate::message::operation::{OperationKind, Version};
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
@@ -21,86 +23,7 @@ use crate::shard::ops::tree::ShardNodes;
 use crate::shard::ops::tree_findings::FoundHead;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::Step;
-use crate::tree::{
-    Halt, NodeNumber, Nodes, TreeGuard, TreeNode, TreeNodeEdit, TreeOp, TreeRoot, TreeTouch, Unread,
-};
-
-/// What becomes of a node: its bytes, or none if it goes.
-type Patched = (NodeNumber, Option<Vec<u8>>);
-
-/// Nodes that a patch changes, once each.
-#[derive(Default)]
-struct PatchedNodes(Vec<Patched>);
-
-impl PatchedNodes {
-    fn set(&mut self, number: NodeNumber, bytes: Option<Vec<u8>>) {
-        match self.0.iter_mut().find(|(known, _)| *known == number) {
-            Some((_, known)) => *known = bytes,
-            None => self.0.push((number, bytes)),
-        }
-    }
-
-    /// The bytes of a node, to be changed.
-    fn change<N: Nodes>(&mut self, nodes: &N, number: NodeNumber) -> Result<&mut [u8], Halt> {
-        let damaged = Halt::Damaged(number);
-        let place = match self.0.iter().position(|(known, _)| *known == number) {
-            Some(place) => place,
-            None => {
-                let bytes = nodes.read(number).map_err(|unread| match unread {
-                    Unread::Far => Halt::Far(number),
-                    Unread::Failed => Halt::Failed(number),
-                })?;
-                self.0.push((number, Some(bytes.to_vec())));
-                self.0.len() - 1
-            }
-        };
-        let bytes = self.0[place].1.as_deref_mut().ok_or(damaged)?;
-        TreeNode::parse(bytes).ok_or(damaged)?;
-        Ok(bytes)
-    }
-
-    fn add<N: Nodes>(&mut self, nodes: &N, patch: NodePatch<'_>) -> Result<(), Halt> {
-        match patch {
-            NodePatch::Is { node, bytes } => self.set(node, Some(bytes.to_vec())),
-            NodePatch::Gone { node } => self.set(node, None),
-            NodePatch::Touch {
-                leaf,
-                entry,
-                touch,
-                branches,
-                key,
-                value,
-            } => {
-                if leaf != NO_NODE {
-                    let mut edit = TreeNodeEdit::of(self.change(nodes, leaf)?);
-                    if !touch.apply(entry, &mut edit, (key, value)) {
-                        return Err(Halt::Damaged(leaf));
-                    }
-                }
-                for branch in NodePatch::branches(branches) {
-                    self.count(nodes, branch, touch)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Changes the count of elements below a child.
-    fn count<N: Nodes>(
-        &mut self,
-        nodes: &N,
-        branch: PatchBranch,
-        touch: TreeTouch,
-    ) -> Result<(), Halt> {
-        let PatchBranch { node, entry } = branch;
-        let mut edit = TreeNodeEdit::of(self.change(nodes, node)?);
-        let view = edit.view();
-        let child = (entry < view.len()).then(|| view.child(entry)).flatten();
-        let count = child.and_then(|child| touch.counted(child.count));
-        let is_done = count.is_some_and(|count| edit.set_count(entry, count));
-        is_done.then_some(()).ok_or(Halt::Damaged(node))
-    }
-}
+use crate::tree::{NodeNumber, TreeGuard, TreeOp, TreeRoot};
 
 impl<E: Endpoint> Shard<E> {
     /// Changes nodes of a key's tree; a key without a tree is absent to it.
@@ -141,10 +64,15 @@ impl<E: Endpoint> Shard<E> {
         let Some((version, (head, patches))) = parsed else {
             return Err(self.fail(lane, request, Error::Closed, answers));
         };
+        let repairs = request.kind() == OperationKind::RepairNodes;
+        if repairs && self.repair.is_none() {
+            return Err(self.fail(lane, request, Error::RepairInterrupted, answers));
+        }
         let of = (TreeGuard::default(), &TreeOp::Len);
         let found = self.find_head(lane, request, of, answers)?;
         let tree = found.and_then(FoundHead::tree);
         let known = tree.and_then(|tree| Some((tree, self.trees.get(tree)?)));
+        let known = known.filter(|(_, known)| !repairs || known.is_torn());
         let Some((tree, known)) = known else {
             answers.answer(lane, request.token, Answer::Absent);
             return Ok(Step::Done);
@@ -171,7 +99,11 @@ impl<E: Endpoint> Shard<E> {
         if let Err(halt) = added {
             return Err(self.halt(lane, request, (found, halt), answers));
         }
-        match self.write_patched((tree, version), head.root(), &changed.0) {
+        if repairs {
+            let is_missing = |&(node, _): &PatchedNode| self.is_missing_node(known, node);
+            changed.nodes.retain(is_missing);
+        }
+        match self.write_patched((tree, version), head.root(), &changed.nodes) {
             Ok(()) => {
                 answers.answer(lane, request.token, Answer::Stored { version });
                 Ok(Step::Done)
@@ -201,7 +133,7 @@ impl<E: Endpoint> Shard<E> {
         &mut self,
         (tree, version): (TreePlace, Version),
         root: Option<TreeRoot>,
-        changed: &[Patched],
+        changed: &[PatchedNode],
     ) -> Result<(), NoRoom> {
         let Some(known) = self.trees.get(tree) else {
             return Ok(());

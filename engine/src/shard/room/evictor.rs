@@ -179,6 +179,8 @@ impl Evictor {
                 | OperationKind::SectionEnter
                 | OperationKind::SectionLeave
                 | OperationKind::Restore
+                | OperationKind::Repair
+                | OperationKind::RepairNodes
                 | OperationKind::TreePatch
                 | OperationKind::TreeDump => {}
             }

@@ -114,6 +114,7 @@ impl<E: Endpoint> Shard<E> {
         position: Position,
         header: RecordHeader,
     ) {
+        self.note_removed(hash);
         let others = self.except_from_lost(hash);
         if self.lost.is_marked(header) && others == 0 {
             let (class, address) = self.lost_place(fingerprint(hash, self.shape));
@@ -152,6 +153,7 @@ impl<E: Endpoint> Shard<E> {
         let (class, place) = self.lost_place(0);
         self.index.replace(position, class, place);
         self.lost.note_slots(1);
+        self.note_loss();
         self.background_due |= self.lost.at_once;
         self.metrics.counters.records_damaged.add(1);
         // The length of a record too long for a class was in its header, which is unreadable:
@@ -214,6 +216,7 @@ impl<E: Endpoint> Shard<E> {
         lost.excepted_slots = 0;
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;
         lost.sweep = Some(0);
+        lost.taken_over = 0;
         self.background_due = true;
     }
 

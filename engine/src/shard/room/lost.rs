@@ -27,6 +27,10 @@ pub(in crate::shard) struct Lost {
     pub(super) forgotten: u64,
     /// What is lost is forgotten at once.
     pub(super) at_once: bool,
+    /// Records of this generation that took a lost slot over, not counting those of repairs.
+    pub(super) taken_over: u64,
+    /// How often something was lost.
+    pub(super) losses: u64,
 }
 
 impl Default for Lost {
@@ -41,6 +45,8 @@ impl Default for Lost {
             sweep: None,
             forgotten: 0,
             at_once: false,
+            taken_over: 0,
+            losses: 0,
         }
     }
 }
@@ -84,6 +90,7 @@ impl Lost {
     pub(in crate::shard) fn clear(&mut self) {
         (self.slots, self.excepted_slots) = (0, 0);
         (self.forgotten_slots, self.any) = (0, false);
+        self.taken_over = 0;
     }
 
     /// True if a key may be lost.
@@ -121,8 +128,29 @@ impl Lost {
     /// Notes that a record took a lost slot over, which may have excepted a key.
     pub(in crate::shard) fn note_taken_over(&mut self, excepts: bool) {
         debug_assert!(self.slots > 0);
+        self.taken_over += 1;
         self.slots = self.slots.saturating_sub(1);
         self.excepted_slots = self.excepted_slots.saturating_sub(u64::from(excepts));
+    }
+
+    /// Notes that something was lost.
+    pub(in crate::shard) fn note_loss(&mut self) {
+        self.losses += 1;
+    }
+
+    /// How often something was lost.
+    pub(in crate::shard) fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Records that took a lost slot over, and may hide other keys that are lost.
+    pub(in crate::shard) fn taken_over(&self) -> u64 {
+        self.taken_over
+    }
+
+    /// Takes back that records were counted as such since: a repair wrote them.
+    pub(in crate::shard) fn set_taken_over(&mut self, count: u64) {
+        self.taken_over = count;
     }
 
     /// Notes the name of a node that has lost its memory.

@@ -18,5 +18,6 @@ pub(in crate::shard) mod lost;
 mod make_room;
 mod pick;
 pub(in crate::shard) mod pressure;
+pub(in crate::shard) mod repair;
 pub(in crate::shard) mod sketch;
 pub(in crate::shard) mod trim;

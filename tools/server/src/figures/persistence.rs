@@ -142,6 +142,9 @@ fn log(shared: &Shared, stats: &DurableStats, text: &mut String) {
                     stats.log_bytes.saturating_sub(stats.synced_bytes),
                 ),
                 ("aof_torn_bytes", stats.torn_bytes),
+                ("aof_repair_in_progress", stats.is_repairing.into()),
+                ("aof_repairs", stats.repairs),
+                ("aof_repaired_keys", stats.repaired_keys),
             ],
         );
     }

@@ -139,6 +139,7 @@ impl<E: Endpoint> Shard<E> {
         {
             self.metrics.counters.records_damaged.add(1);
             self.long.lose_piece(living.address);
+            self.note_loss();
             self.retire(living.address, piece.account_bytes());
         }
     }

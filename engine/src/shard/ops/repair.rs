@@ -1,0 +1,182 @@
+//! Repairs: a key that is lost gets what the files of the store say of it.
+//!
+//! - R1: nothing changes but what is lost. A key that a client has written or deleted meanwhile
+//!   keeps what it has.
+//! - R2: what is restored is what was lost, because the files that are read end after the last
+//!   loss. A further loss ends the repair.
+//! - R3: a tree that is begun anew is read and changed only once all of its nodes are there: its
+//!   root comes last, and an operation that does not find it fails.
+//! - R4: what is restored has the version that it had. The journal has it already, so it is not
+//!   appended again; only a long value is, which gets a new version.
+
+use farcore_rdma::Endpoint;
+
+use crate::error::Error;
+use crate::journal::{EntryBody, RepairBody, repaired};
+use crate::message::hash::IndexHash;
+use crate::message::outcome::Answer;
+use crate::message::request::{AnswerSink, ReplyTo, Request};
+use crate::shard::Shard;
+use crate::shard::local::trees::Tree;
+use crate::shard::room::pressure::NoRoom;
+use crate::shard::room::repair::Repair;
+use crate::shard::step::{Evidence, Found, Hint, Step};
+use crate::tree::{NodeNumber, TreeRoot};
+
+impl<E: Endpoint> Shard<E> {
+    /// Notes that something was lost.
+    #[cold]
+    pub(in crate::shard) fn note_loss(&mut self) {
+        self.lost.note_loss();
+        self.repair = None;
+    }
+
+    /// Notes that a key was removed while keys may be lost.
+    pub(in crate::shard) fn note_removed(&mut self, hash: IndexHash) {
+        if let Some(repair) = &mut self.repair {
+            repair.note_removed(hash);
+        }
+    }
+
+    /// How often something was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.lost.losses()
+    }
+
+    /// Begins a repair: what is lost now may be restored from now on. False if nothing is.
+    pub(crate) fn begin_repair(&mut self) -> bool {
+        let torn = self.trees.torn_hashes().chain(self.long.torn_hashes());
+        let repair = Repair::of(torn);
+        let is_any = self.lost.is_any() || repair.has_torn();
+        self.repair = Some(Box::new(repair));
+        is_any
+    }
+
+    /// Ends a repair. Where all files were read to their end, what no file has is not stored any
+    /// more, as after a restart: it had expired, or was evicted. True if nothing is lost now.
+    pub(crate) fn end_repair(&mut self, is_complete: bool) -> bool {
+        let is_whole = self.repair.take().is_some() && is_complete;
+        if !is_whole {
+            return false;
+        }
+        self.trees.mend();
+        let is_torn = self.trees.has_torn() || self.long.torn_hashes().next().is_some();
+        if is_torn || !self.forgetting_done() {
+            return false;
+        }
+        self.start_forgetting();
+        true
+    }
+
+    /// True if a key of this hash may be lost, in whole or in part. No far memory is read for it.
+    fn may_be_lost(&self, repair: &Repair, hash: IndexHash) -> bool {
+        if repair.is_torn(hash) {
+            return true;
+        }
+        if !self.lost.is_any() {
+            return false;
+        }
+        let hides = self.lost.taken_over() > 0;
+        let mut candidates = self.index.candidates(hash);
+        candidates.any(|(_, slot)| {
+            if self.stands_for(slot, hash) {
+                return true;
+            }
+            match self.local.record_at(slot.address()) {
+                Some(record) => self.lost.is_marked(record.header()),
+                // It may have taken the key's slot over, and only its header says so.
+                None => hides,
+            }
+        })
+    }
+
+    /// True if what a key has is lost: the key, or a piece of its long value.
+    fn is_lost_found(&self, found: &Found<'_>) -> bool {
+        if matches!(found, Found::Lost { .. }) {
+            return true;
+        }
+        let head = Self::long_head_of(found).and_then(|head| self.long.id_at(head));
+        head.is_some_and(|id| self.long.is_torn(id))
+    }
+
+    /// Carries out a request of a repair. Answers a mismatch if the key is not lost.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::shard) fn repair(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        hint: &Hint,
+        evidence: &Evidence<'_>,
+        answers: &mut impl AnswerSink,
+    ) -> Step {
+        if !answers.has_room(lane, 0) {
+            return Step::NoRoom { value_bytes: 0 };
+        }
+        let Some(repair) = &self.repair else {
+            return self.fail(lane, request, Error::RepairInterrupted, answers);
+        };
+        let entry = match repaired(request.value()) {
+            Ok(RepairBody::Probe) => {
+                let answer = match self.may_be_lost(repair, request.hash) {
+                    true => Answer::Stored { version: 1 },
+                    false => Answer::Absent,
+                };
+                answers.answer(lane, request.token, answer);
+                return Step::Done;
+            }
+            Ok(RepairBody::Entry {
+                version,
+                root,
+                body,
+            }) => (version, root, body),
+            Err(_) => return self.fail(lane, request, Error::Closed, answers),
+        };
+        let (version, root, body) = entry;
+        let found = match self.find_by_hint(request, hint, evidence) {
+            Ok(Found::Unknown { slot, .. }) => return Step::fetch(slot),
+            Ok(found) => found,
+            Err(step) => return step,
+        };
+        let is_removed = self
+            .repair
+            .as_ref()
+            .is_some_and(|repair| repair.is_removed(request.hash));
+        if is_removed || !self.is_lost_found(&found) {
+            let current = self.found_version(&found);
+            answers.answer(lane, request.token, Answer::Mismatch { current });
+            return Step::Done;
+        }
+        let taken_over = self.lost.taken_over();
+        let restored = if matches!(body, EntryBody::LongPut { .. }) {
+            self.restore_body(request, found, evidence.damaged, body)
+        } else {
+            let (drawn, journal) = (self.version, self.journal.take());
+            self.version = version.saturating_sub(1);
+            let restored = self.restore_body(request, found, evidence.damaged, body);
+            if let (Ok(()), Some(tree), Some(root)) = (&restored, self.tree_of, root) {
+                self.trees.set_unread(tree, root, version);
+            }
+            self.version = drawn.max(version);
+            self.journal = journal;
+            restored
+        };
+        (self.head_of, self.tree_of) = (None, None);
+        self.lost.set_taken_over(taken_over);
+        match restored {
+            Ok(()) => answers.answer(lane, request.token, Answer::Stored { version }),
+            Err(NoRoom::Wait) => {
+                self.background_due = true;
+                return Step::Blocked;
+            }
+            Err(NoRoom::Never(error)) => return self.fail(lane, request, error, answers),
+        }
+        Step::Done
+    }
+
+    /// True if a repair may write a node of a tree: it is lost, or the tree is begun anew.
+    pub(super) fn is_missing_node(&self, known: &Tree, node: NodeNumber) -> bool {
+        let is_unread = |root: TreeRoot| known.node_at(root.node).is_none();
+        known.node_at(node).is_none() && (known.is_taken(node) || is_unread(known.root))
+    }
+}
