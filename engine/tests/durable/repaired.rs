@@ -46,7 +46,9 @@ fn config(dir: &Path, nodes: &[&NodeHandle], cores: usize, log: LogPolicy) -> Co
     let addresses = nodes.iter().map(address);
     Config {
         far_bytes: 96 << 20,
-        nodes: addresses.map(|node| node.parse().unwrap()).collect(),
+        nodes: addresses
+            .map(|node| node.parse().expect("an address"))
+            .collect(),
         // Long enough for a node that shares two busy cores with other processes.
         far_silence_ns: 2_000_000_000,
         lock: Lock::Off,
@@ -109,7 +111,10 @@ fn assert_same(engine: &Engine, before: &contents::Contents, when: &str) {
 fn lose_and_repair(seed: u64, cores: usize, log: LogPolicy, snapshots: u32) {
     let dir = tempfile::tempdir().expect("there is room");
     let mut two = [Some(node(0)), Some(node(0))];
-    let nodes = [two[0].as_ref().unwrap(), two[1].as_ref().unwrap()];
+    let nodes = [
+        two[0].as_ref().expect("it runs"),
+        two[1].as_ref().expect("it runs"),
+    ];
     let config = config(dir.path(), &nodes, cores, log);
     let engine = Engine::open(config.clone()).expect("it opens");
     let mut random = Random(seed);
@@ -123,7 +128,7 @@ fn lose_and_repair(seed: u64, cores: usize, log: LogPolicy, snapshots: u32) {
         steps(&mut handle, &mut random, count);
         LONG.put(&mut handle);
     }
-    engine.flush().unwrap();
+    engine.flush().expect("far memory has room");
     let before = contents::of(&engine);
     for place in [1, 0] {
         let done = repairs(&engine);
@@ -132,13 +137,13 @@ fn lose_and_repair(seed: u64, cores: usize, log: LogPolicy, snapshots: u32) {
         let repaired = engine.repair();
         // The engine may have begun by itself, amid the loss.
         wait_until("the repair", || {
-            let stats = engine.durable_stats().unwrap();
+            let stats = engine.durable_stats().expect("it has a directory");
             stats.repairs > done && !stats.is_repairing && engine.stats().total.lost_keys == 0
         });
-        let stats = engine.durable_stats().unwrap();
+        let stats = engine.durable_stats().expect("it has a directory");
         assert!(stats.repaired_keys > 100, "{when}: {repaired:?}, {stats:?}");
         assert_same(&engine, &before, &when);
-        engine.flush().unwrap();
+        engine.flush().expect("far memory has room");
     }
     // Nothing stands in the way of a snapshot, and of changes.
     engine.snapshot().expect("a snapshot is made");
@@ -181,19 +186,19 @@ fn without_a_log_of_all_changes_nothing_is_repaired() {
 fn what_clients_write_and_delete_while_it_is_repaired_stays() {
     let dir = tempfile::tempdir().expect("there is room");
     let (first, mut second) = (node(0), Some(node(0)));
-    let nodes = [&first, second.as_ref().unwrap()];
+    let nodes = [&first, second.as_ref().expect("it runs")];
     let config = config(dir.path(), &nodes, 2, LogPolicy::EverySecond);
     let engine = Engine::open(config).expect("it opens");
     let mut handle = engine.handle().expect("a handle is free");
     SHORT.put(&mut handle);
     engine.snapshot().expect("a snapshot is made");
-    engine.flush().unwrap();
+    engine.flush().expect("far memory has room");
     lose(&engine, &mut second);
     let (mut random, mut changed) = (Random(7), HashMap::new());
     let mut lost = 0;
     wait_until("the repair", || {
         for _ in 0..50 {
-            let number = u32::try_from(random.below(u64::from(SHORT.keys))).unwrap();
+            let number = u32::try_from(random.below(u64::from(SHORT.keys))).expect("it is less");
             let (key, value) = SHORT.one(number);
             // A node that is not connected yet cannot be asked whether a key is another one's.
             match random.below(3) {
@@ -217,7 +222,7 @@ fn what_clients_write_and_delete_while_it_is_repaired_stays() {
                 }
             }
         }
-        let stats = engine.durable_stats().unwrap();
+        let stats = engine.durable_stats().expect("it has a directory");
         stats.repairs > 0 && !stats.is_repairing && engine.stats().total.lost_keys == 0
     });
     assert!(
