@@ -150,6 +150,7 @@ fn durable_options(
         key: config.encryption.clone(),
         seed: plan.seed,
         hash_tags: config.hash_tags,
+        snapshots_kept: config.snapshots_kept,
         progress,
     }
 }

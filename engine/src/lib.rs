@@ -75,7 +75,7 @@ pub use self::client::tree::{
 pub use self::config::{Config, LogPolicy, LostKeys, WhenFull};
 pub use self::durable::{
     DirectoryReport, Durability, DurableStats, FileReport, FileState, LoadFigures, RepairSummary,
-    SnapshotSummary,
+    Salvage, SnapshotSummary,
 };
 pub use self::engine::Engine;
 #[cfg(feature = "simulation")]

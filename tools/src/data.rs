@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use farcore::{DirectoryReport, FileReport, FileState};
+use farcore::{DirectoryReport, FileReport, FileState, Salvage};
 use farcore_command::outputs::print;
 
 use crate::progress::progress;
@@ -17,6 +17,9 @@ pub(crate) enum Command {
     /// Read all files of a directory that no server uses, and report what is damaged with its
     /// place. Nothing is changed.
     Check(CheckArguments),
+    /// Make a damaged directory one that a server starts on, with all that came before the damage,
+    /// and report what is lost. What is changed or left out is set aside in a folder of its own.
+    Repair(CheckArguments),
 }
 
 #[derive(Debug, Args)]
@@ -30,6 +33,7 @@ impl Command {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Check(_) => "data check",
+            Self::Repair(_) => "data repair",
         }
     }
 }
@@ -37,10 +41,12 @@ impl Command {
 /// Runs the command.
 ///
 /// # Errors
-/// The directory cannot be read, a server uses it, or a file is damaged.
+/// The directory cannot be read, a server uses it, or a file is damaged; when it is repaired: it
+/// cannot be.
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Check(arguments) => check(arguments),
+        Command::Repair(arguments) => repair(arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -60,11 +66,7 @@ fn check(arguments: &CheckArguments) -> Result<()> {
     let columns = ["file", "state", "bytes", "entries"];
     print(table(&columns, 2, report.files.iter().map(row).collect()))?;
     if report.snapshot_unix_ms > 0 {
-        let made = SystemTime::UNIX_EPOCH + Duration::from_millis(report.snapshot_unix_ms);
-        let (made, keys) = (
-            humantime::format_rfc3339_seconds(made),
-            report.snapshot_keys,
-        );
+        let (made, keys) = (time(report.snapshot_unix_ms), report.snapshot_keys);
         print(format_args!("snapshot of {made}: {keys} keys"))?;
     }
     match report.damage() {
@@ -72,6 +74,37 @@ fn check(arguments: &CheckArguments) -> Result<()> {
         None if report.files.is_empty() => print("nothing is stored"),
         None => print("all that counts is whole"),
     }
+}
+
+fn time(unix_ms: u64) -> impl std::fmt::Display {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms);
+    humantime::format_rfc3339_seconds(time)
+}
+
+fn repair(arguments: &CheckArguments) -> Result<()> {
+    let salvage = Salvage::run(&arguments.directory, None)?;
+    for damage in &salvage.damage {
+        print(format_args!("{damage}"))?;
+    }
+    let Some(folder) = &salvage.set_aside else {
+        return print("nothing is damaged");
+    };
+    let begins = match salvage.snapshot_unix_ms {
+        0 => "the first change".to_owned(),
+        at_ms => format!("the snapshot of {}", time(at_ms)),
+    };
+    let (keys, bytes) = (salvage.lost_keys, salvage.unreadable_bytes);
+    print(format_args!(
+        "a server starts on the directory now, with all from {begins} to the damage"
+    ))?;
+    print(format_args!(
+        "lost are the last changes of {keys} keys, and what was in missing files and in {bytes} bytes \
+         that cannot be read"
+    ))?;
+    print(format_args!(
+        "files as they were, and the keys: {}",
+        folder.display()
+    ))
 }
 
 fn row(file: &FileReport) -> Vec<String> {

@@ -174,6 +174,7 @@ const ROWS: &[Row] = &[
         End::Clean,
     ),
     held("data check", "data check FOLDER"),
+    held("data repair", "data repair FOLDER"),
     held("doctor", "doctor --json"),
     row(
         "fabric bandwidth",

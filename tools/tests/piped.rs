@@ -25,6 +25,7 @@ type Row = (&'static str, &'static str, i32);
 /// Commands that print something and end. A file that one of them names is checked.
 const ROWS: &[Row] = &[
     ("data check", "data check FOLDER/data", 0),
+    ("data repair", "data repair FOLDER/data", 0),
     ("rdb check", "rdb check DUMP", 0),
     ("rdb import", "rdb import DUMP --to RESP", 0),
     ("rdb export", "rdb export --from RESP FILE", 0),

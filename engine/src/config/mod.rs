@@ -138,6 +138,10 @@ pub struct Config {
     /// Which changes survive between snapshots, with a data directory. Default:
     /// [`LogPolicy::EverySecond`].
     pub log: LogPolicy,
+    /// Snapshots that stay in the data directory, with the logs since the oldest of them. With 2
+    /// or more, [`Salvage`](crate::Salvage) finds an older one where the newest is damaged.
+    /// Default: 1; 0 counts as 1.
+    pub snapshots_kept: usize,
 }
 
 impl Default for Config {
@@ -178,6 +182,7 @@ impl Default for Config {
             seed: None,
             hash_tags: false,
             data_dir: None,
+            snapshots_kept: 1,
             log: LogPolicy::default(),
         }
     }

@@ -17,8 +17,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::base::{BaseSummary, BaseWriter};
-use super::load::{LoadProgress, Loader, ShardLoad, Until, last_mark};
-use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN, check_name, keeps_all};
+use super::load::{LoadProgress, Loader, ShardLoad, Until, common_end};
+use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN, check_name};
 use super::repair::{Repairer, Source};
 use super::repair_batch::{self, RepairRequest};
 use farcore_tuning::entropy_u64;
@@ -70,6 +70,8 @@ pub(crate) struct DurableOptions {
     pub(crate) key: Option<EncryptionKey>,
     pub(crate) seed: u64,
     pub(crate) hash_tags: bool,
+    /// Snapshots that stay, with the logs since the first of them.
+    pub(crate) snapshots_kept: usize,
     /// Where loading tells how far it is.
     pub(crate) progress: Arc<LoadProgress>,
 }
@@ -420,7 +422,11 @@ impl Keeper {
                 continue;
             }
             let of = (FileKind::Log, generation, &shards[..]);
-            let until = self.common_end(generation, shards)?;
+            let until = common_end(
+                &self.directory,
+                self.options.key.as_ref(),
+                (generation, shards),
+            )?;
             loads = self.load_generation(of, loads, None, (until, &mut ceiling))?;
             self.note_logs(generation, shards.iter().copied(), until);
             self.old_log_bytes += self.make_durable(generation, shards)?;
@@ -479,28 +485,6 @@ impl Keeper {
         let is_finished = !self.unfinished.replace(false);
         self.sequence.add(files, (generation, shards), is_finished);
         Ok(bytes)
-    }
-
-    /// How far the logs of a generation are loaded: to where all of them were at one moment, unless
-    /// each answer that was given must be found in them.
-    fn common_end(&self, generation: u64, shards: &[u16]) -> Result<Until> {
-        if shards.len() == 1 {
-            return Ok(Until::End);
-        }
-        let mut ends = Vec::new();
-        for &shard in shards {
-            let path = self.directory.path_of(FileKind::Log, generation, shard);
-            match FileReader::open(&path, self.options.key.as_ref()) {
-                Ok(reader) if keeps_all(reader.super_block()) => return Ok(Until::End),
-                Ok(reader) => ends.push(thread::spawn(move || last_mark(reader, &path))),
-                Err(StorageError::NotBegun { .. }) => ends.push(thread::spawn(|| Ok(Until::Start))),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let ends = ends
-            .into_iter()
-            .map(|end| end.join().unwrap_or(Err(Error::Closed)));
-        Ok(Until::common(ends.collect::<Result<Vec<_>>>()?))
     }
 
     /// Loads the files of a generation, in parallel.
@@ -833,7 +817,8 @@ impl Keeper {
         self.write_manifest(self.manifest_of(generation, named, keys))?;
         self.logs.retain(|&(of, _)| of >= generation);
         self.order_all(|| JournalCommand::Settled { generation })?;
-        if let Err(error) = self.directory.remove_before(generation) {
+        let kept = self.options.snapshots_kept;
+        if let Err(error) = self.directory.keep(&self.manifest, kept) {
             tracing::warn!(%error, "files that are not needed were not removed");
         }
         Ok(SnapshotSummary {

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::log_sequence::keeps_all;
 use super::steps::{Steps, StepsEnd, entries, since_of};
 use super::tree_versions::TreeVersions;
+use crate::cipher::EncryptionKey;
 use crate::client::core::Core;
 use crate::client::long::Routed;
 use crate::client::scan::{Cursor, ScanOptions};
@@ -24,7 +26,7 @@ use crate::journal::{
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
-use crate::storage::{Chain, FileKind, FileReader, ReadOutcome};
+use crate::storage::{Chain, Directory, FileKind, FileReader, ReadOutcome};
 
 /// Bytes of a step of a tree that one request carries, about.
 const STEP_BYTES: usize = 128 << 10;
@@ -59,7 +61,7 @@ impl Until {
 ///
 /// # Errors
 /// It cannot be read, or is damaged.
-pub(super) fn last_mark(reader: FileReader, path: &Path) -> Result<Until> {
+fn last_mark(reader: FileReader, path: &Path) -> Result<Until> {
     let (mut steps, mut last) = (Steps::new(reader, path), Until::Start);
     while let Some(bytes) = steps.next()? {
         for entry in entries(bytes) {
@@ -72,6 +74,37 @@ pub(super) fn last_mark(reader: FileReader, path: &Path) -> Result<Until> {
         Some(StepsEnd::Finished) => Ok(Until::End),
         Some(StepsEnd::Torn { .. }) | None => Ok(last),
     }
+}
+
+/// How far the logs of a generation are loaded: to where all of them were at one moment, unless
+/// each answer that was given must be found in them.
+///
+/// # Errors
+/// One cannot be read, or is damaged.
+pub(super) fn common_end(
+    directory: &Directory,
+    key: Option<&EncryptionKey>,
+    (generation, shards): (u64, &[u16]),
+) -> Result<Until> {
+    if shards.len() == 1 {
+        return Ok(Until::End);
+    }
+    let mut ends = Vec::new();
+    for &shard in shards {
+        let path = directory.path_of(FileKind::Log, generation, shard);
+        match FileReader::open(&path, key) {
+            Ok(reader) if keeps_all(reader.super_block()) => return Ok(Until::End),
+            Ok(reader) => ends.push(std::thread::spawn(move || last_mark(reader, &path))),
+            Err(StorageError::NotBegun { .. }) => {
+                ends.push(std::thread::spawn(|| Ok(Until::Start)));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let ends = ends
+        .into_iter()
+        .map(|end| end.join().unwrap_or(Err(Error::Closed)));
+    Ok(Until::common(ends.collect::<Result<Vec<_>>>()?))
 }
 
 /// A long value whose pieces were read, and that no key has yet.

@@ -23,6 +23,7 @@ mod load;
 mod log_sequence;
 mod repair;
 mod repair_batch;
+mod salvage;
 mod steps;
 mod tree_versions;
 
@@ -31,3 +32,4 @@ pub use self::durability::{Durability, LoadFigures};
 pub(crate) use self::keeper::{Durable, DurableOptions};
 pub use self::keeper::{DurableStats, RepairSummary, SnapshotSummary};
 pub(crate) use self::load::LoadProgress;
+pub use self::salvage::Salvage;

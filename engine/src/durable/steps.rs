@@ -24,6 +24,8 @@ pub(super) struct Steps {
     /// What was read of the file; whole steps at its start were returned.
     bytes: Vec<u8>,
     returned: usize,
+    /// Where the block begins that was read last, or could not be.
+    block_at: u64,
     end: Option<StepsEnd>,
 }
 
@@ -34,6 +36,7 @@ impl Steps {
             path: path.to_owned(),
             bytes: Vec::new(),
             returned: 0,
+            block_at: 0,
             end: None,
         }
     }
@@ -48,6 +51,7 @@ impl Steps {
             if self.end.is_some() {
                 return Ok(None);
             }
+            self.block_at = self.reader.place();
             let outcome = self.reader.read(&mut self.bytes)?;
             let whole = self.whole()?;
             self.end = match outcome {
@@ -69,6 +73,16 @@ impl Steps {
     /// How it has ended, once [`Steps::next`] has returned `None`.
     pub(super) fn end(&self) -> Option<StepsEnd> {
         self.end
+    }
+
+    /// True if the file was read to its end, and was finished.
+    pub(super) fn is_finished(&self) -> bool {
+        self.end == Some(StepsEnd::Finished)
+    }
+
+    /// Where the block begins that was read last, or could not be.
+    pub(super) fn block_at(&self) -> u64 {
+        self.block_at
     }
 
     pub(super) fn reader(&self) -> &FileReader {

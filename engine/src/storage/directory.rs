@@ -3,6 +3,7 @@
 //! ```text
 //! LOCK            held while the store is open, with the number of the process
 //! MANIFEST        the base and its files; MANIFEST.old is the one before
+//! MANIFEST-GENERATION   of a snapshot that is kept beside newer ones
 //! base-GENERATION-SHARD, log-GENERATION-SHARD         20 and 5 decimal digits
 //! ```
 //!
@@ -80,6 +81,11 @@ impl FileKind {
 fn name_of(kind: FileKind, generation: u64, shard: u16) -> String {
     let kind = kind.prefix();
     format!("{kind}-{generation:0GENERATION_DIGITS$}-{shard:0SHARD_DIGITS$}")
+}
+
+/// The name of the manifest of a snapshot that is kept.
+fn kept_name(generation: u64) -> String {
+    format!("{MANIFEST}-{generation:0GENERATION_DIGITS$}")
 }
 
 /// What a name says, if it is one of [`name_of`].
@@ -271,12 +277,69 @@ impl Directory {
         })
     }
 
+    /// The path of the manifest.
+    pub(crate) fn manifest_path(&self) -> PathBuf {
+        self.path.join(MANIFEST)
+    }
+
     /// The manifest, if there is one.
     ///
     /// # Errors
     /// It cannot be read, or is damaged.
     pub(crate) fn manifest(&self) -> Result<Option<Manifest>> {
-        let path = self.path.join(MANIFEST);
+        self.manifest_at(MANIFEST)
+    }
+
+    /// All manifests that there are, the newest first: the one that counts, those of snapshots that
+    /// are kept, and the one before.
+    ///
+    /// # Errors
+    /// The directory cannot be read. A manifest that cannot be is an error in its place.
+    pub(crate) fn manifests(&self) -> Result<Vec<Result<Manifest>>> {
+        let mut kept = self.kept()?;
+        kept.reverse();
+        let kept = kept.into_iter().map(kept_name);
+        let names = [MANIFEST.to_owned()].into_iter().chain(kept);
+        let names = names.chain([MANIFEST_OLD.to_owned()]);
+        let read = names.map(|name| self.manifest_at(&name));
+        Ok(read.filter_map(Result::transpose).collect())
+    }
+
+    /// The generations of snapshots whose manifests are kept beside the one that counts, rising.
+    fn kept(&self) -> Result<Vec<u64>> {
+        let names = self.names()?;
+        let generation = |name: &String| {
+            let digits = name.strip_prefix(MANIFEST)?.strip_prefix('-')?;
+            let generation = digits.parse().ok()?;
+            (kept_name(generation) == *name).then_some(generation)
+        };
+        let mut kept: Vec<u64> = names.iter().filter_map(generation).collect();
+        kept.sort_unstable();
+        Ok(kept)
+    }
+
+    /// Keeps the manifest of a snapshot, with those of the `count - 1` snapshots before, and
+    /// removes what only older ones need; returns how many files that were.
+    ///
+    /// # Errors
+    /// A file cannot be written, or not removed.
+    pub(crate) fn keep(&self, manifest: &Manifest, count: usize) -> Result<usize> {
+        let name = self.path.join(kept_name(manifest.base));
+        if count > 1 {
+            self.write_text(&name, &manifest.text())?;
+        }
+        let kept = self.kept()?;
+        let older = kept.len().saturating_sub(count.max(1));
+        let first = if count > 1 { older } else { kept.len() };
+        for &generation in &kept[..first] {
+            remove(&self.path.join(kept_name(generation)))?;
+        }
+        let oldest = kept.get(first).copied().unwrap_or(manifest.base);
+        self.remove_before(oldest.min(manifest.base))
+    }
+
+    fn manifest_at(&self, name: &str) -> Result<Option<Manifest>> {
+        let path = self.path.join(name);
         let file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(|error| StorageError::io(&path, "open", &error))?,
@@ -306,12 +369,7 @@ impl Directory {
             let temporary = &temporary;
             move |error| StorageError::io(temporary, call, &error)
         };
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&temporary).map_err(failed("create"))?;
-        let text = manifest.text();
-        file.write_all(text.as_bytes()).map_err(failed("write"))?;
-        file.sync_all().map_err(failed("fsync"))?;
+        self.write_text(&temporary, &manifest.text())?;
         if path.exists() {
             // A second name for the one that is, or a copy, so that it is there until the rename.
             remove(&old)?;
@@ -321,6 +379,65 @@ impl Directory {
         }
         fs::rename(&temporary, &path).map_err(failed("rename"))?;
         sync(&self.path)
+    }
+
+    /// Writes a file that is whole once this returns.
+    pub(crate) fn write_text(&self, path: &Path, text: &str) -> Result<()> {
+        let failed = |call| move |error| StorageError::io(path, call, &error);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(path).map_err(failed("create"))?;
+        file.write_all(text.as_bytes()).map_err(failed("write"))?;
+        file.sync_all().map_err(failed("fsync"))?;
+        sync(path.parent().unwrap_or(&self.path))
+    }
+
+    /// Makes a folder in it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn make_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| StorageError::io(&path, "mkdir", &error))?;
+        sync(&self.path)?;
+        Ok(path)
+    }
+
+    /// Copies a file into a folder.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub(crate) fn copy_into(&self, path: &Path, folder: &Path) -> Result<()> {
+        let to = folder.join(path.file_name().unwrap_or_default());
+        let copied = fs::copy(path, &to).and_then(|_| File::open(&to)?.sync_all());
+        copied.map_err(|error| StorageError::io(&to, "copy", &error))?;
+        sync(folder)
+    }
+
+    /// Moves a file into a folder.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub(crate) fn move_into(&self, path: &Path, folder: &Path) -> Result<()> {
+        let to = folder.join(path.file_name().unwrap_or_default());
+        let moved = fs::rename(path, &to);
+        moved.map_err(|error| StorageError::io(path, "rename", &error))?;
+        sync(folder)?;
+        sync(&self.path)
+    }
+
+    /// Cuts the end of a file off.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn cut(&self, path: &Path, bytes: u64) -> Result<()> {
+        let file = OpenOptions::new().write(true).open(path);
+        let cut = file.and_then(|file| {
+            file.set_len(bytes)?;
+            file.sync_all()
+        });
+        cut.map_err(|error| StorageError::io(path, "truncate", &error))
     }
 
     /// Removes what only generations before this one need, but nothing that the manifest does;

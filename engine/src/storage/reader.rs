@@ -103,6 +103,11 @@ impl FileReader {
         self.position
     }
 
+    /// Where the next block begins in the file.
+    pub(crate) fn place(&self) -> u64 {
+        self.at
+    }
+
     /// Bytes that the file has.
     #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> u64 {

@@ -54,11 +54,11 @@ fn try_damage(dir: &Path, whole: &DirectoryReport, held: &contents::Contents, op
     damage.is_some()
 }
 
-fn below(random: &mut Random, count: usize) -> usize {
+pub(crate) fn below(random: &mut Random, count: usize) -> usize {
     usize::try_from(random.below(count as u64)).expect("it is less than that")
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to).expect("it can be made");
     for entry in fs::read_dir(from).expect("it can be read") {

@@ -6,6 +6,7 @@ mod contents;
 mod copies;
 mod reopened;
 mod repaired;
+mod salvaged;
 mod work;
 
 use std::path::Path;

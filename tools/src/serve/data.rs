@@ -38,12 +38,27 @@ pub(super) struct DataArguments {
     /// is made that is older; "" for none [default with --log no: "3600 1 300 100 60 10000"]
     #[arg(long, value_name = "RULES", requires = "data")]
     save: Option<String>,
+    /// Snapshots that stay in the directory, with the logs since the oldest: `farcore data repair`
+    /// goes back to one where the newest is damaged; each takes as much room as the data
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        default_value_t = 1,
+        requires = "data"
+    )]
+    snapshots: u16,
 }
 
 impl DataArguments {
     /// The directory.
     pub(super) fn dir(&self) -> Option<PathBuf> {
         self.data.clone()
+    }
+
+    /// Snapshots that stay.
+    pub(super) fn snapshots_kept(&self) -> usize {
+        usize::from(self.snapshots)
     }
 
     /// Which changes are logged.

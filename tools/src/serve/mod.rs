@@ -279,6 +279,7 @@ impl Arguments {
             tree_programs: farcore_server::TREE_PROGRAMS,
             data_dir: self.data.dir(),
             log: self.data.policy(),
+            snapshots_kept: self.data.snapshots_kept(),
             ..Config::default()
         })
     }

@@ -24,6 +24,12 @@ pub(super) const OTHERS: &[Row] = &[
         &["/none: readdir failed", "No such file"],
     ),
     (
+        "data repair",
+        "data repair FOLDER/none",
+        1,
+        &["/none: readdir failed", "No such file"],
+    ),
+    (
         "rdb check",
         "rdb check FOLDER/none.rdb",
         1,
