@@ -249,6 +249,7 @@ impl Engine {
             let progress = Arc::clone(&engine.durability.progress);
             let options = durable_options(&config, &plan, progress);
             engine.unloaded = Mutex::new(Some((directory, options)));
+            let _ = (engine.metrics.durable).set(Box::new(engine.durability()));
         }
         let _ = engine.metrics.local_memory.set(memory);
         let processors = limits::processors();
@@ -334,6 +335,7 @@ impl Engine {
                 .iter()
                 .map(|handle| Arc::clone(&handle.latency))
                 .collect(),
+            durable: OnceLock::new(),
         });
         let shared = Arc::new(Shared {
             cores_shared,

@@ -3,9 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use farcore_tuning::{DataReport, HistogramSnapshot, LoadingReport, LogReport, SnapshotsReport};
+
 use super::keeper::{Durable, DurableStats, RepairSummary, SnapshotSummary};
 use super::load::LoadProgress;
 use crate::error::{Error, Result};
+use crate::observe::metrics::DurableSource;
 
 /// How far the loading of a data directory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +63,52 @@ impl Durability {
             entries: read(&self.progress.entries),
             bytes: read(&self.progress.bytes),
             total_bytes: read(&self.progress.total_bytes),
+        }
+    }
+}
+
+/// Nanoseconds of milliseconds.
+fn ns(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
+}
+
+impl DurableSource for Durability {
+    fn report(&self) -> DataReport {
+        let keeper = self.keeper.get();
+        let stats = keeper.map(Durable::stats).unwrap_or_default();
+        let figures = self.load_figures();
+        let last_ms = stats.last.map_or(0, |last| last.took_ms);
+        DataReport {
+            loading: LoadingReport {
+                is_under_way: keeper.is_none(),
+                entries: figures.entries,
+                bytes: figures.bytes,
+                total_bytes: figures.total_bytes,
+                took_ns: ns(stats.load_ms),
+                torn_bytes: stats.torn_bytes,
+            },
+            snapshots: SnapshotsReport {
+                is_under_way: stats.is_saving,
+                completed: stats.snapshots,
+                rewrites: stats.rewrites,
+                failed: stats.failed_snapshots,
+                last_unix_ms: stats.last_unix_ms,
+                last_took_ns: ns(last_ms),
+                last_bytes: stats.last_bytes,
+                last_keys: stats.last_keys,
+                failed_unix_ms: stats.failed_unix_ms,
+                error: stats.last_error.unwrap_or_default(),
+            },
+            log: LogReport {
+                is_on: stats.is_logging,
+                is_failing: stats.is_failing,
+                bytes: stats.log_bytes,
+                durable_bytes: stats.synced_bytes,
+                unsynced_bytes: stats.unsynced_bytes,
+                unsynced_ns: stats.unsynced_ns,
+                last_sync_ns: stats.last_sync_ns,
+                syncs: keeper.map_or_else(HistogramSnapshot::default, Durable::sync_times),
+            },
         }
     }
 }

@@ -21,7 +21,7 @@ use super::load::{LoadProgress, Loader, ShardLoad, Until, common_end};
 use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN, check_name};
 use super::repair::{Repairer, Source};
 use super::repair_batch::{self, RepairRequest};
-use farcore_tuning::entropy_u64;
+use farcore_tuning::{HistogramSnapshot, entropy_u64};
 
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::client::core::Core;
@@ -136,6 +136,33 @@ pub struct DurableStats {
     pub repaired_keys: u64,
     /// Why the last repair that was tried did not restore all.
     pub last_repair_error: Option<String>,
+    /// Bytes of the files of the last snapshot, by this or an earlier engine.
+    pub last_bytes: u64,
+    /// Keys in it.
+    pub last_keys: u64,
+    /// Snapshots that were completed since the engine was opened.
+    pub snapshots: u64,
+    /// Those of them that the engine made by itself, because the logs were long.
+    pub rewrites: u64,
+    /// Snapshots that failed since the engine was opened.
+    pub failed_snapshots: u64,
+    /// When one failed last, in milliseconds since 1970; 0 if none has.
+    pub failed_unix_ms: u64,
+    /// Bytes that were appended to logs and are not durable.
+    pub unsynced_bytes: u64,
+    /// How long the oldest change that is not durable has waited, in nanoseconds; 0 if all are.
+    pub unsynced_ns: u64,
+    /// How long the last sync of each core's log took, from its beginning until what it covers was
+    /// durable, in nanoseconds: the longest of them.
+    pub last_sync_ns: u64,
+}
+
+impl DurableStats {
+    /// Notes what the last snapshot has written, by its manifest.
+    fn note_last(&mut self, manifest: &Manifest) {
+        self.last_bytes = manifest.files.iter().map(|file| file.bytes).sum();
+        self.last_keys = manifest.keys;
+    }
 }
 
 /// What is known of files from one generation to the next, by the shard that they were of.
@@ -247,13 +274,29 @@ impl Durable {
 
     pub(crate) fn stats(&self) -> DurableStats {
         let mut stats = self.state.stats().clone();
+        let now_ns = self.shared.clock.now_ns();
         for core in &self.shared.cores_shared {
             let port = &core.command_port.journal;
             stats.log_bytes += port.appended();
             stats.synced_bytes += port.synced();
             stats.is_failing |= port.is_failing();
+            let (unsynced_bytes, unsynced_ns) = port.unsynced(now_ns);
+            stats.unsynced_bytes += unsynced_bytes;
+            stats.unsynced_ns = stats.unsynced_ns.max(unsynced_ns);
+            stats.last_sync_ns = stats.last_sync_ns.max(port.last_sync_ns());
         }
         stats
+    }
+
+    /// How long the syncs of all logs took, in nanoseconds.
+    pub(crate) fn sync_times(&self) -> HistogramSnapshot {
+        let mut all = HistogramSnapshot::default();
+        for core in &self.shared.cores_shared {
+            if let Some(times) = core.command_port.journal.sync_times() {
+                all.merge(&times);
+            }
+        }
+        all
     }
 
     /// All cores have ended: another process may have the directory.
@@ -366,8 +409,8 @@ impl Keeper {
             if self.is_repair_due() {
                 let _ = self.repair();
             }
-            if self.is_base_due() {
-                let _ = self.snapshot();
+            if self.is_base_due() && self.snapshot().is_ok() {
+                self.state.stats().rewrites += 1;
             }
         }
     }
@@ -454,7 +497,8 @@ impl Keeper {
         stats.is_logging = self.options.log != LogPolicy::Off;
         if let Some(manifest) = manifest.filter(|manifest| manifest.base > 0) {
             stats.last_unix_ms = manifest.unix_ms;
-            let bytes = manifest.files.iter().map(|file| file.bytes).sum();
+            stats.note_last(manifest);
+            let bytes = stats.last_bytes;
             self.state.base_bytes.store(bytes, Ordering::Relaxed);
         }
         if stats.loaded_entries > 0 {
@@ -763,6 +807,8 @@ impl Keeper {
                 stats.last = Some(*summary);
                 stats.last_unix_ms = unix_ms();
                 stats.last_error = None;
+                stats.snapshots += 1;
+                stats.note_last(&self.manifest);
                 self.failed_at = None;
                 self.failures = 0;
                 self.old_log_bytes = 0;
@@ -780,6 +826,8 @@ impl Keeper {
             Err(error) => {
                 if !self.is_stopping() {
                     tracing::error!(%error, "no snapshot was made");
+                    stats.failed_snapshots += 1;
+                    stats.failed_unix_ms = unix_ms();
                 }
                 stats.last_error = Some(error.to_string());
                 self.failed_at = Some(Instant::now());

@@ -3,13 +3,14 @@
 //! [`CoreMetrics`] belongs to one core, which alone writes it. [`EngineMetrics`] gathers those of
 //! all cores and handles for snapshots and reports.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use farcore_rdma::{EmbeddedNode, TouchProgress};
 use farcore_tuning::{
-    Clock, CoreReport, HardwareCounters, HardwareSnapshot, Histogram, HistogramSnapshot,
-    HotKeysReader, NodeCounters, NodeReport, NodeSnapshot, Report, Reporter, ShardCounters,
-    ShardSnapshot, resident_bytes,
+    Clock, CoreReport, DataReport, HardwareCounters, HardwareSnapshot, Histogram,
+    HistogramSnapshot, HotKeysReader, NodeCounters, NodeReport, NodeSnapshot, Report, Reporter,
+    ShardCounters, ShardSnapshot, resident_bytes,
 };
 
 use super::removals::Removals;
@@ -127,6 +128,12 @@ pub(crate) struct LocalMemory {
     pub(crate) huge_bytes: u64,
 }
 
+/// Where the figures of a data directory come from.
+pub(crate) trait DurableSource: fmt::Debug + Send + Sync {
+    /// The figures at this moment.
+    fn report(&self) -> DataReport;
+}
+
 /// Everything that an engine's metrics are read from.
 #[derive(Debug)]
 pub(crate) struct EngineMetrics {
@@ -150,6 +157,8 @@ pub(crate) struct EngineMetrics {
     pub(crate) cores: Vec<Arc<CoreMetrics>>,
     /// Latency of each handle's requests, in nanoseconds.
     pub(crate) handles: Vec<Arc<Histogram>>,
+    /// The data directory, if there is one.
+    pub(crate) durable: OnceLock<Box<dyn DurableSource>>,
 }
 
 impl EngineMetrics {
@@ -280,6 +289,7 @@ impl Reporter for EngineReporter {
                 .collect(),
             handles,
             nodes: metrics.node_names.iter().enumerate().map(node).collect(),
+            data: metrics.durable.get().map(|durable| durable.report()),
             hardware_missing: metrics
                 .cores
                 .iter()

@@ -27,8 +27,9 @@
 //! to a trusted network.
 
 pub use farcore_tuning::{
-    ClientsReport, CoreReport, HardwareSnapshot, HotKey, NodeReport, NodeSnapshot, ReadError,
-    Reporter, StatisticsSocket, default_socket, find_sockets, read_report, sockets_folder,
+    ClientsReport, CoreReport, DataReport, HardwareSnapshot, HotKey, LoadingReport, LogReport,
+    NodeReport, NodeSnapshot, ReadError, Reporter, SnapshotsReport, StatisticsSocket,
+    default_socket, find_sockets, read_report, sockets_folder,
 };
 #[cfg(feature = "http")]
 pub use farcore_tuning::{Exposition, HttpLimits, HttpServer, is_loopback};

@@ -1,8 +1,10 @@
 //! What other threads tell a core about its journal, and what the core says of it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_queue::SegQueue;
+use farcore_tuning::{Histogram, HistogramSnapshot};
 
 use crate::disk::Disk;
 use crate::message::operation::Version;
@@ -68,6 +70,13 @@ pub(crate) struct JournalPort {
     /// How often the shard has lost something, and whether nothing is lost since the last repair.
     losses: AtomicU64,
     is_repaired: AtomicBool,
+    /// Bytes of the journal that are not durable, those of a file that is given up among them, and
+    /// when the first of them was appended: 0 if there is none.
+    unsynced: AtomicU64,
+    unsynced_since_ns: AtomicU64,
+    last_sync_ns: AtomicU64,
+    /// How long syncs took; made with the first file.
+    sync_times: OnceLock<Histogram>,
 }
 
 impl JournalPort {
@@ -99,6 +108,7 @@ impl JournalPort {
     pub(super) fn note_begun(&self, since: Version) {
         self.since.store(since, Ordering::Release);
         self.is_lost.store(false, Ordering::Release);
+        let _ = self.sync_times.get_or_init(Histogram::default);
     }
 
     pub(super) fn note_finished(&self, generation: u64) {
@@ -108,6 +118,23 @@ impl JournalPort {
     pub(super) fn note_progress(&self, appended: u64, synced: u64) {
         self.appended.store(appended, Ordering::Release);
         self.synced.store(synced, Ordering::Release);
+    }
+
+    /// Notes how long a sync took.
+    pub(super) fn note_sync(&self, took_ns: u64) {
+        // ORDERING: figures, which decide nothing.
+        self.last_sync_ns.store(took_ns, Ordering::Relaxed);
+        if let Some(times) = self.sync_times.get() {
+            times.record(took_ns);
+        }
+    }
+
+    /// Notes how many bytes are not durable, and since when the first of them is there.
+    pub(super) fn note_unsynced(&self, bytes: u64, since_ns: Option<u64>) {
+        // ORDERING: figures, which decide nothing.
+        self.unsynced.store(bytes, Ordering::Relaxed);
+        let since_ns = since_ns.map_or(0, |since_ns| since_ns.max(1));
+        self.unsynced_since_ns.store(since_ns, Ordering::Relaxed);
     }
 
     pub(super) fn note_old_drafts(&self, has_some: bool) {
@@ -156,6 +183,27 @@ impl JournalPort {
     /// Those of them that are durable.
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
+    }
+
+    /// Bytes of the journal that are not durable, and for how long the first of them has not been,
+    /// in nanoseconds.
+    pub(crate) fn unsynced(&self, now_ns: u64) -> (u64, u64) {
+        let bytes = self.unsynced.load(Ordering::Relaxed);
+        let age_ns = match self.unsynced_since_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            since_ns => now_ns.saturating_sub(since_ns),
+        };
+        (bytes, age_ns)
+    }
+
+    /// How long the last sync took, in nanoseconds; 0 if there was none.
+    pub(crate) fn last_sync_ns(&self) -> u64 {
+        self.last_sync_ns.load(Ordering::Relaxed)
+    }
+
+    /// How long syncs took, in nanoseconds; `None` before the first file.
+    pub(crate) fn sync_times(&self) -> Option<HistogramSnapshot> {
+        self.sync_times.get().map(Histogram::snapshot)
     }
 
     /// True while long values are written that were begun before the generation was.

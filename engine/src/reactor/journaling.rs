@@ -16,6 +16,7 @@ use std::sync::Arc;
 use farcore_rdma::Endpoint;
 
 use super::journal_port::{JournalCommand, JournalFile, JournalPort, JournalSync};
+use super::sync_clock::SyncClock;
 use crate::journal::Journal;
 use crate::shard::{JournalStop, Shard};
 
@@ -72,6 +73,8 @@ pub(super) struct Journaling {
     /// A sync is under way that answers wait for, and it is for this many bytes of the journal. No
     /// request is served meanwhile: its answer would wait for the next sync.
     syncing: Option<u64>,
+    /// How long syncs take.
+    syncs: SyncClock,
     /// The engine closes, and no job is left: the file is finished once all is in it.
     is_last: bool,
 }
@@ -93,6 +96,7 @@ impl Journaling {
             holds: false,
             held_ns: 0,
             syncing: None,
+            syncs: SyncClock::default(),
             is_last: false,
         }
     }
@@ -169,7 +173,7 @@ impl Journaling {
             self.drafts_from = 0;
             self.port.note_old_drafts(false);
         }
-        self.note_progress(shard);
+        self.note_progress(shard, now_ns);
         busy
     }
 
@@ -206,6 +210,7 @@ impl Journaling {
                 };
                 if self.file.is_none() {
                     self.passed = start;
+                    self.syncs = SyncClock::starting_at(start);
                     self.file = Some(open);
                 } else {
                     self.next = Some(open);
@@ -220,6 +225,7 @@ impl Journaling {
                 drop(shard.end_journal());
                 (self.file, self.next, self.ended) = (None, None, None);
                 self.closing.clear();
+                self.syncs = SyncClock::default();
             }
             JournalCommand::BeginRepair => {
                 self.port.note_losses(shard.losses());
@@ -312,6 +318,7 @@ impl Journaling {
             if waits && is_due {
                 open.file.sync();
                 self.synced_ns = now_ns;
+                self.syncs.begin(self.passed, now_ns);
                 if self.sync == JournalSync::Always {
                     self.syncing = Some(self.passed);
                 }
@@ -361,7 +368,7 @@ impl Journaling {
         }
     }
 
-    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>) {
+    fn note_progress<E: Endpoint>(&mut self, shard: &mut Shard<E>, now_ns: u64) {
         let appended = shard
             .journal()
             .map_or(self.passed, |journal| journal.appended());
@@ -378,5 +385,13 @@ impl Journaling {
         }
         self.port.note_progress(appended, settled);
         self.port.note_losses(shard.losses());
+        if files().any(|open| open.file.needs_new_file()) {
+            self.syncs.give_up(synced);
+        }
+        let port = &self.port;
+        (self.syncs).note((appended, synced), now_ns, |took_ns| {
+            port.note_sync(took_ns);
+        });
+        port.note_unsynced(appended.saturating_sub(synced), self.syncs.oldest_ns());
     }
 }

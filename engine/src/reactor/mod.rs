@@ -27,6 +27,7 @@ mod sections;
 mod serve;
 mod serve_sections;
 mod service;
+mod sync_clock;
 mod time;
 mod turn_clock;
 mod unfinished;

@@ -4,6 +4,7 @@
 mod checked;
 mod contents;
 mod copies;
+mod figures;
 mod reopened;
 mod repaired;
 mod salvaged;

@@ -4,6 +4,7 @@
 //! read counters through a [`Reporter`] or an [`Exposed`](http::Exposed).
 
 mod attach;
+mod data_report;
 #[cfg(feature = "http")]
 mod exposition;
 #[cfg(feature = "http")]
@@ -18,6 +19,7 @@ mod socket;
 mod spans;
 
 pub use self::attach::{ReadError, default_socket, find_sockets, read_report, sockets_folder};
+pub use self::data_report::{DataReport, LoadingReport, LogReport, SnapshotsReport};
 #[cfg(feature = "http")]
 pub use self::exposition::Exposition;
 #[cfg(feature = "http")]

@@ -13,6 +13,7 @@ use crate::measure::HardwareSnapshot;
 use crate::measure::HistogramSnapshot;
 use crate::measure::HotKey;
 use crate::measure::{NodeSnapshot, ShardSnapshot};
+use crate::publish::data_report::DataReport;
 
 /// A source of reports. Called on readers' threads, never on a serving core.
 pub trait Reporter: Send + Sync {
@@ -65,6 +66,9 @@ pub struct Report {
     /// One for each memory node, at most [`Report::PARTS_MAX`].
     #[serde(deserialize_with = "bounded")]
     pub nodes: Vec<NodeReport>,
+    /// The data directory; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<DataReport>,
     /// Why some processor events are not counted; empty if all are.
     pub hardware_missing: String,
 }
@@ -102,6 +106,9 @@ impl Report {
         report.handles = report.handles.since(&earlier.handles);
         for (node, before) in report.nodes.iter_mut().zip(&earlier.nodes) {
             node.counters = node.counters.since(&before.counters);
+        }
+        if let (Some(data), Some(before)) = (&mut report.data, &earlier.data) {
+            *data = data.since(before);
         }
         report
     }
@@ -216,7 +223,7 @@ mod tests {
 
     #[test]
     fn any_text_is_a_report_or_refused() {
-        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}}}}"#;
         farcore_fuzz::Target::new("report")
             .seed(some)
             .seed(serde_json::to_vec(&Report::default()).unwrap())
@@ -228,6 +235,8 @@ mod tests {
                 "1e99",
                 "18446744073709551616",
                 "\"cores\":",
+                "\"data\":",
+                "\"syncs\":",
             ])
             .longest(2000)
             .rounds(1000)
@@ -245,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_difference_holds_the_figures_in_between() {
-        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}]}"#;
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}],"data":{"log":{"bytes":7,"unsynced_bytes":5},"snapshots":{"completed":1}}}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();
         let mut later = earlier.clone();
         later.cores[0].counters.gets = 10;
@@ -255,12 +264,38 @@ mod tests {
             later.cores[0].clients.commands,
             later.cores[0].clients.connections,
         ) = (6, 3);
+        let data = later.data.as_mut().unwrap();
+        (data.log.bytes, data.log.unsynced_bytes) = (17, 2);
+        // A count that has fallen: the text may come from any process.
+        data.snapshots.completed = 0;
         let between = later.since(&earlier);
         assert_eq!((between.total().gets, between.total().keys), (3, 5));
         assert_eq!(between.cores[0].hardware.cycles, Some(3));
         assert_eq!(between.nodes[0].counters.reads, 1);
         let clients = between.cores[0].clients;
         assert_eq!((clients.commands, clients.connections), (4, 3));
+        let data = between.data.unwrap();
+        assert_eq!((data.log.bytes, data.log.unsynced_bytes), (10, 2));
+        assert_eq!(data.snapshots.completed, 0);
+    }
+
+    #[test]
+    fn a_report_without_a_data_directory_has_no_such_part() {
+        let text = serde_json::to_string(&Report::default()).unwrap();
+        assert!(!text.contains("\"data\""), "{text}");
+        // Engines of earlier versions have none either, and later ones may say more of it.
+        for (text, bytes) in [
+            (r#"{"format":1}"#, None),
+            (r#"{"format":1,"data":null}"#, None),
+            (r#"{"format":1,"data":{}}"#, Some(0)),
+            (
+                r#"{"format":1,"data":{"log":{"bytes":7},"repaired":3}}"#,
+                Some(7),
+            ),
+        ] {
+            let report: Report = serde_json::from_str(text).unwrap();
+            assert_eq!(report.data.map(|data| data.log.bytes), bytes, "{text}");
+        }
     }
 
     #[test]

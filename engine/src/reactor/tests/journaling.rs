@@ -6,7 +6,7 @@ use super::{TestTime, alone};
 use crate::disk::{Disk, DiskCompletion, DiskError, DiskRefused, DiskRequest, DiskWork};
 use crate::message::operation::{Operation, RequestParts};
 use crate::message::outcome::Answer;
-use crate::reactor::{JournalCommand, JournalFile, JournalSync, Reactor};
+use crate::reactor::{JournalCommand, JournalFile, JournalPort, JournalSync, Reactor};
 use crate::storage::{FREE_BYTES, FileKind, FileWriter, SuperBlock};
 
 /// What becomes of syncs.
@@ -178,4 +178,43 @@ fn a_file_whose_sync_has_failed_holds_its_answers_until_a_base_has_them() {
     assert!(!reactor.command_port.journal.is_failing());
     submit(&mut reactor, client, &PUT);
     assert_eq!(poll(&mut reactor, &time, client), (1, false));
+}
+
+#[test]
+fn syncs_are_timed_and_what_waits_for_one_is_counted() {
+    let time = TestTime::default();
+    let mut reactor = alone(time.clone());
+    let client = reactor.replies().add_client().unwrap();
+    let disk = TestDisk::new();
+    begin(&reactor, 1, &disk);
+    poll(&mut reactor, &time, client);
+    let port = Arc::clone(&reactor.command_port.journal);
+    let count = |port: &JournalPort| port.sync_times().unwrap().count();
+    assert_eq!((count(&port), port.unsynced(time.0.get())), (0, (0, 0)));
+    disk.set(Syncs::Held);
+    submit(&mut reactor, client, &PUT);
+    poll(&mut reactor, &time, client);
+    let (bytes, age_ns) = port.unsynced(time.0.get());
+    // A poll is 500 ms long.
+    assert!(bytes > 0 && age_ns > 400_000_000, "{bytes} {age_ns}");
+    assert_eq!(count(&port), 0);
+    disk.set(Syncs::Done);
+    assert_eq!(poll(&mut reactor, &time, client), (1, false));
+    assert_eq!((count(&port), port.unsynced(time.0.get())), (1, (0, 0)));
+    assert!(port.last_sync_ns() > 400_000_000);
+    assert_eq!(port.sync_times().unwrap().max(), port.last_sync_ns());
+    // A sync that fails is none, and what it should have made durable still waits.
+    disk.set(Syncs::Failed);
+    submit(&mut reactor, client, &PUT);
+    poll(&mut reactor, &time, client);
+    assert!(port.is_lost() && port.unsynced(time.0.get()).1 > 400_000_000);
+    assert_eq!(count(&port), 1);
+    begin(&reactor, 2, &TestDisk::new());
+    poll(&mut reactor, &time, client);
+    reactor
+        .command_port
+        .journal
+        .give(JournalCommand::Settled { generation: 2 });
+    poll(&mut reactor, &time, client);
+    assert_eq!(port.unsynced(time.0.get()), (0, 0));
 }

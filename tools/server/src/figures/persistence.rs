@@ -137,10 +137,7 @@ fn log(shared: &Shared, stats: &DurableStats, text: &mut String) {
                 ("aof_current_size", bytes),
                 ("aof_base_size", base_bytes),
                 ("aof_pending_rewrite", 0),
-                (
-                    "aof_buffer_length",
-                    stats.log_bytes.saturating_sub(stats.synced_bytes),
-                ),
+                ("aof_buffer_length", stats.unsynced_bytes),
                 ("aof_torn_bytes", stats.torn_bytes),
                 ("aof_repair_in_progress", stats.is_repairing.into()),
                 ("aof_repairs", stats.repairs),

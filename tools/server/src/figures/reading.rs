@@ -97,6 +97,12 @@ impl ServerReporter {
         shared.saving.needs_save(shared.asked_to_save())
     }
 
+    /// True while the data directory is loaded, and most commands are refused.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        self.0.saving.refusals.is_loading()
+    }
+
     /// The figures now.
     #[must_use]
     pub fn figures(&self) -> ServerFigures {

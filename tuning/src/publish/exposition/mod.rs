@@ -2,11 +2,12 @@
 //!
 //! Owns the choice of families, labels and histogram buckets; reads a [`Report`] only.
 //!
-//! - I1: every figure of a core and of a memory node is in the text. A figure that no group names
-//!   is a family of its own.
+//! - I1: every figure of a core, of a memory node and of the data directory is in the text. A
+//!   figure that no group names is a family of its own.
 //! - I2: a counter is published as counted, never as a difference of two: they are not read at one
 //!   instant, and a difference that decreases looks like a restart.
 
+mod data;
 mod family;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,16 @@ fn histogram(
     ends: &[u64],
     scale: f64,
 ) -> fmt::Result {
+    only_histogram(family.encode_family(&labels)?, counts, ends, scale)
+}
+
+/// Encodes the only histogram of a family, as [`histogram`].
+fn only_histogram(
+    mut encoder: MetricEncoder<'_>,
+    counts: &HistogramSnapshot,
+    ends: &[u64],
+    scale: f64,
+) -> fmt::Result {
     let mut buckets = Vec::with_capacity(ends.len() + 1);
     let mut below = 0;
     for &end in ends {
@@ -77,9 +88,7 @@ fn histogram(
     buckets.push((f64::INFINITY, count - below));
     let none: Option<&HashMap<usize, Exemplar<NoLabelSet, f64>>> = None;
     let sum = counts.sum() as f64 / scale;
-    family
-        .encode_family(&labels)?
-        .encode_histogram(sum, count, &buckets, none)
+    encoder.encode_histogram(sum, count, &buckets, none)
 }
 
 /// The hottest keys. Keys with the same first 32 bytes share a series.
@@ -229,6 +238,9 @@ fn encode(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let process = report.process.to_string();
     info.encode_info(&[("version", report.version.as_str()), ("process", &process)])?;
     encode_gauges(report, encoder)?;
+    if let Some(data) = &report.data {
+        data::encode(encoder, data)?;
+    }
     encode_cores(encoder, &report.cores)?;
 
     let help = "Latency of requests, sampled: of a core to its own shard (local) or to another one (cross), without those \

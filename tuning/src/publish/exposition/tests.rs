@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::measure::Histogram;
 use crate::measure::{Metric, MetricKind};
+use crate::publish::data_report::{DataReport, LoadingReport, LogReport, SnapshotsReport};
 use crate::publish::exposition::*;
 use crate::publish::http::openmetrics;
 use crate::publish::report::NodeReport;
@@ -29,7 +30,48 @@ fn report() -> Report {
     Report {
         cores: cores.into(),
         nodes: vec![NodeReport::default()],
+        data: Some(data()),
         ..Report::default()
+    }
+}
+
+/// What an engine says of its data directory, each figure another one.
+fn data() -> DataReport {
+    let syncs = Histogram::default();
+    for ns in [400_000, 3_000_000_000] {
+        syncs.record(ns);
+    }
+    DataReport {
+        loading: LoadingReport {
+            is_under_way: false,
+            entries: 90_001,
+            bytes: 90_002,
+            total_bytes: 90_003,
+            took_ns: 90_004_000_000_000,
+            torn_bytes: 90_005,
+        },
+        snapshots: SnapshotsReport {
+            is_under_way: true,
+            completed: 90_006,
+            rewrites: 90_007,
+            failed: 90_008,
+            last_unix_ms: 90_009_500,
+            last_took_ns: 90_010_000_000_000,
+            last_bytes: 90_011,
+            last_keys: 90_012,
+            failed_unix_ms: 90_013_500,
+            error: "the disk is full".to_owned(),
+        },
+        log: LogReport {
+            is_on: true,
+            is_failing: true,
+            bytes: 90_014,
+            durable_bytes: 90_015,
+            unsynced_bytes: 90_016,
+            unsynced_ns: 90_017_000_000_000,
+            last_sync_ns: 90_018_000_000_000,
+            syncs: syncs.snapshot(),
+        },
     }
 }
 
@@ -155,4 +197,53 @@ fn odd_keys_and_missing_events_do_no_harm() {
     );
     assert_eq!(same, ["0.5"]);
     assert_eq!(values(&text, "farcore_hardware_events_total"), ["12"]);
+}
+
+#[test]
+fn the_data_directory_is_published_in_seconds_and_bytes() {
+    let text = text(report());
+    for (name, value) in [
+        ("loading", "0"),
+        ("loaded_entries", "90001"),
+        ("loaded_bytes", "90002"),
+        ("to_load_bytes", "90003"),
+        ("load_seconds", "90004.0"),
+        ("log_torn_bytes", "90005"),
+        ("snapshot_in_progress", "1"),
+        ("snapshot_failing", "1"),
+        ("snapshots_total", "90006"),
+        ("log_rewrites_total", "90007"),
+        ("snapshot_failures_total", "90008"),
+        ("snapshot_last_timestamp_seconds", "90009.5"),
+        ("snapshot_last_duration_seconds", "90010.0"),
+        ("snapshot_last_bytes", "90011"),
+        ("snapshot_last_keys", "90012"),
+        ("snapshot_failed_timestamp_seconds", "90013.5"),
+        ("log_enabled", "1"),
+        ("log_failing", "1"),
+        ("log_bytes_total", "90014"),
+        ("log_durable_bytes_total", "90015"),
+        ("log_unsynced_bytes", "90016"),
+        ("log_unsynced_seconds", "90017.0"),
+        ("log_last_sync_seconds", "90018.0"),
+        ("log_sync_seconds_sum", "3.0004"),
+        ("log_sync_seconds_count", "2"),
+        ("log_sync_seconds_bucket{le=\"0.0005\"}", "1"),
+    ] {
+        let line = format!("farcore_data_{name} {value}");
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("disk is full"), "{text}");
+}
+
+#[test]
+fn what_has_not_happened_has_no_series() {
+    let mut full = report();
+    full.data = Some(DataReport::default());
+    let some = text(full.clone());
+    assert!(some.contains("farcore_data_log_bytes_total 0"), "{some}");
+    assert!(!some.contains("farcore_data_snapshot_last"), "{some}");
+    assert!(!some.contains("timestamp"), "{some}");
+    full.data = None;
+    assert!(!text(full).contains("farcore_data_"));
 }
