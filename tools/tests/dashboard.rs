@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use farcore::statistics::{CoreReport, Exposition, HotKey, NodeReport};
+use farcore::statistics::{CoreReport, DataReport, Exposition, HotKey, NodeReport};
 use farcore::{Report, Reporter};
 use farcore_tuning::{Exposed, openmetrics};
 use serde_json::Value;
@@ -27,9 +27,13 @@ impl Reporter for FullEngine {
             ..CoreReport::default()
         };
         core.hardware.instructions = Some(1);
+        let mut data = DataReport::default();
+        // Snapshots that there are, and that have failed, have series of their own.
+        (data.snapshots.last_unix_ms, data.snapshots.failed_unix_ms) = (1, 1);
         Report {
             cores: vec![core],
             nodes: vec![NodeReport::default()],
+            data: Some(data),
             ..Report::default()
         }
     }
@@ -113,13 +117,21 @@ fn the_dashboard_queries_only_exposed_metrics() {
         }
     }
     assert!(queries.len() > 50);
+    let mut shown = BTreeSet::new();
     for query in queries {
         assert!(queried_names(query).count() > 0, "{query}");
         for name in queried_names(query) {
+            shown.insert(name);
             assert!(
                 exposed.contains(name),
                 "{name} is not exposed: {query}\n{exposed:#?}"
             );
         }
     }
+    // Of the data directory, all is shown. Of a histogram the buckets are.
+    let is_part = |name: &str| name.ends_with("_seconds_sum") || name.ends_with("_seconds_count");
+    let data = exposed.iter().map(String::as_str);
+    let data = data.filter(|name| name.starts_with("farcore_data_") && !is_part(name));
+    let hidden: Vec<_> = data.filter(|name| !shown.contains(name)).collect();
+    assert!(hidden.is_empty(), "no panel shows {hidden:?}");
 }

@@ -515,23 +515,25 @@ fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     let engine = Arc::new(engine);
     let server = Server::start(&engine, options);
     let mut server = server.map_err(|error| refusal::of_server(&error, arguments))?;
-    if !load(&engine, &mut server, (sender, &events), arguments)? {
-        server.stop()?;
-        engine.close();
-        return Ok(());
-    }
     let (reporter, saved) = (server.reporter(), server.reporter());
     let returned = Returned::new(reporter.clone(), arguments.client_memory);
     let reported = ReportedServer {
         engine: engine.reporter(),
         server: reporter.clone(),
     };
+    // Before the data directory is loaded, so that others can see how far that is.
     let watched = watch.open_with(Arc::new(reported), |engine| {
         Arc::new(ExposedServer {
             engine,
             server: reporter,
         })
     })?;
+    if !load(&engine, &mut server, (sender, &events), arguments)? {
+        drop(watched);
+        server.stop()?;
+        engine.close();
+        return Ok(());
+    }
     if !has_password && !is_loopback(arguments.resp) {
         warn!(
             "no password: any host that reaches {} can read and write all data",

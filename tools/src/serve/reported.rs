@@ -41,6 +41,7 @@ impl Reporter for ReportedServer {
     }
 
     fn is_serving(&self) -> bool {
-        self.engine.is_serving()
+        // While the directory is loaded most commands are refused.
+        self.engine.is_serving() && !self.server.is_loading()
     }
 }

@@ -11,6 +11,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Row, Sparkline,
 
 use super::app::App;
 use super::column::{COLUMNS, fitting, number};
+use super::data_line;
 use crate::watch::rates::{CoreRates, Rates};
 
 /// Least lines for sparklines.
@@ -33,6 +34,8 @@ const HELP: &[&str] = &[
     "conns, conn B, cmd/s, err/s  a server's clients of the Redis protocol",
     "native, slot B, req/s, rerr/s  its native clients: connections, memory,",
     "      requests, and requests that ended with an error",
+    "data  bytes logged, those not on the disk yet, how long the last sync",
+    "      took; age and size of the last snapshot",
     "sect/s, held, want, lost/s  sections that clients got, how long they had",
     "      them, clients that wait, and sections that were held too long",
     "",
@@ -41,7 +44,7 @@ const HELP: &[&str] = &[
 ];
 
 /// A size in at most five characters.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "K", "M", "G", "T", "P", "E"];
     let (mut value, mut unit) = (bytes as f64, 0);
     while value >= 1023.5 && unit + 1 < UNITS.len() {
@@ -95,8 +98,9 @@ fn uptime(seconds: f64) -> String {
 /// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
+    let has_data = app.rates.as_ref().is_some_and(|rates| rates.data.is_some());
     let [header, body, footer] = Layout::vertical([
-        Constraint::Length(3),
+        Constraint::Length(3 + u16::from(has_data)),
         Constraint::Min(0),
         Constraint::Length(1),
     ])
@@ -181,6 +185,7 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
             number(total.keys as f64),
         )));
         lines.push(memory_line(rates));
+        lines.extend(rates.data.as_ref().map(data_line::line));
     } else {
         lines.push(Line::from(format!(" {}", app.path)));
     }

@@ -10,6 +10,7 @@
 
 mod app;
 mod column;
+mod data_line;
 mod draw;
 mod picture;
 mod plain;

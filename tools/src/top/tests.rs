@@ -1,7 +1,7 @@
 //! The view in many sizes, over reports of many kinds of engines.
 
 use farcore::Report;
-use farcore::statistics::{CoreReport, HotKey, NodeReport};
+use farcore::statistics::{CoreReport, DataReport, HotKey, NodeReport};
 use farcore_tuning::Histogram;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
@@ -271,6 +271,83 @@ fn the_json_has_figures_and_nulls_for_absent_ones() {
     };
     let still = serde_json::to_value(Rates::between(&still, &later).unwrap()).unwrap();
     assert!(still["total"]["hit_ratio"].is_null(), "{still}");
+}
+
+/// A report with a data directory, to which a MiB a second is logged.
+fn with_data(seconds: u64) -> Report {
+    let syncs = Histogram::default();
+    syncs.record_n(4_000_000, seconds);
+    let mut data = DataReport::default();
+    data.log.is_on = true;
+    data.log.bytes = seconds << 20;
+    data.log.unsynced_bytes = 3 << 10;
+    data.log.last_sync_ns = 4_000_000;
+    data.log.syncs = syncs.snapshot();
+    data.snapshots.last_unix_ms = farcore_tuning::system_ms() - 7_250_000;
+    data.snapshots.last_bytes = 5 << 20;
+    data.snapshots.completed = 1;
+    Report {
+        data: Some(data),
+        ..report(2, 1, seconds)
+    }
+}
+
+#[test]
+fn a_data_directory_has_a_line_and_a_part_of_the_json() {
+    let text = shown(&app([with_data(1), with_data(3)]), (80, 24));
+    let line = " data log 1.0M/s, 3.0K unsynced, sync 4.0m  snapshot 2h ago, 5.0M\n";
+    assert!(text.contains(line), "{text}");
+    let rates = Rates::between(&with_data(1), &with_data(3)).unwrap();
+    let json = serde_json::to_value(&rates).unwrap();
+    let data = &json["data"];
+    assert_eq!(data["log_bytes_per_second"], 1_048_576.0);
+    assert_eq!(data["log_bytes"], 3 << 20);
+    assert_eq!(data["syncs"], 3);
+    assert_eq!(data["sync"]["count"], 2);
+    assert!(data["last_snapshot_age_seconds"].as_f64().unwrap() >= 7_250.0);
+    assert!(data["snapshot_error"].is_null(), "{data}");
+    assert!(!shown(&app([report(2, 1, 1), report(2, 1, 2)]), (80, 24)).contains(" data "));
+}
+
+#[test]
+fn a_log_that_fails_a_snapshot_that_failed_and_loading_are_named() {
+    let made = |seconds, change: fn(&mut DataReport)| {
+        let mut report = with_data(seconds);
+        change(report.data.as_mut().unwrap());
+        report
+    };
+    for (change, shown_text) in [
+        (
+            (|data| data.log.is_failing = true) as fn(&mut DataReport),
+            "log FAILING, changes are refused",
+        ),
+        (
+            |data| data.snapshots.error = "no \u{1b}[2J room".to_owned(),
+            "last FAILED",
+        ),
+        (|data| data.snapshots.is_under_way = true, ", writing"),
+        (
+            |data| {
+                data.loading.is_under_way = true;
+                (data.loading.bytes, data.loading.total_bytes) = (1 << 20, 4 << 20);
+                data.loading.entries = 12_000;
+            },
+            "data loading 25%: 1.0M of 4.0M, 12.0k entries",
+        ),
+        // Any process may have written the report.
+        (
+            |data| {
+                data.snapshots.last_unix_ms = u64::MAX;
+                data.log.unsynced_ns = u64::MAX;
+                data.log.bytes = u64::MAX;
+                (data.loading.bytes, data.loading.total_bytes) = (u64::MAX, 0);
+            },
+            "unsynced",
+        ),
+    ] {
+        let text = shown(&app([made(1, change), made(2, change)]), (80, 24));
+        assert!(text.contains(shown_text), "{text}");
+    }
 }
 
 #[test]

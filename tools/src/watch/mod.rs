@@ -4,9 +4,11 @@
 //! - [`source`]: reads reports from a statistics socket, given by path or found in the default
 //!   folder
 //! - [`rates`]: rates, shares and states from two reports of one engine
+//! - [`data`]: those of its data directory
 //!
 //! - I1: a source reads one report an interval and sends nothing else to the engine.
 //! - I2: rates are computed only between two reports of the same engine.
 
+pub(crate) mod data;
 pub(crate) mod rates;
 pub(crate) mod source;

@@ -5,8 +5,10 @@
 
 use farcore::statistics::{ClientsReport, CoreReport, HotKey, NodeReport};
 use farcore::{HistogramSnapshot, Report, ShardSnapshot};
-use farcore_tuning::saturating_sum;
+use farcore_tuning::{saturating_sum, system_ms};
 use serde::Serialize;
+
+use super::data::DataRates;
 
 /// Most hot keys of all cores together.
 const HOT_KEYS: usize = 16;
@@ -123,11 +125,13 @@ pub(crate) struct Rates {
     pub(crate) handles: Latency,
     pub(crate) nodes: Vec<NodeRates>,
     pub(crate) hot_keys: Vec<HotShare>,
+    /// The data directory; absent without one.
+    pub(crate) data: Option<DataRates>,
     /// Why processor events are not counted; empty if they are.
     pub(crate) hardware_missing: String,
 }
 
-fn latency(between: &HistogramSnapshot) -> Latency {
+pub(super) fn latency(between: &HistogramSnapshot) -> Latency {
     Latency {
         count: between.count(),
         p50_ns: between.quantile(0.5),
@@ -358,6 +362,10 @@ impl Rates {
             cores,
             handles: latency(&later.handles.since(&earlier.handles)),
             nodes: nodes.collect(),
+            data: later.data.as_ref().map(|now| {
+                let then = earlier.data.as_ref().unwrap_or(now);
+                DataRates::between(then, now, seconds, system_ms())
+            }),
             hardware_missing: later.hardware_missing.clone(),
         })
     }
