@@ -38,6 +38,17 @@ const CORE_COLUMNS = [
   ["pending", "exact"],
   ["keys", "count"],
 ];
+const LOADING = [["loaded_bytes", "bytes"], ["to_load_bytes", "bytes"], ["loaded_entries", "count"]];
+const DATA = [
+  ["log_bytes_per_second", "bytes/s"],
+  ["unsynced_bytes", "bytes"],
+  ["last_sync_ns", "ns"],
+  ["last_snapshot_bytes", "bytes"],
+  ["last_snapshot_keys", "count"],
+  ["snapshots", "exact"],
+  ["failed_snapshots", "exact"],
+  ["torn_bytes", "bytes"],
+];
 const NODE_COLUMNS = [
   ["used_bytes", "bytes"],
   ["total_bytes", "bytes"],
@@ -146,7 +157,7 @@ class EngineView {
     }
     const headlines = HEADLINES.map(([name, unit]) => ({ label: title(name), value: at(total, name) ?? Number.NaN, unit }));
     fill(this.above, figures(headlines));
-    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.hotKeys(rates)));
+    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.dataDirectory(rates), this.hotKeys(rates)));
   }
 
   cores({ cores = [] }) {
@@ -168,6 +179,22 @@ class EngineView {
       { label: title("uptime_seconds"), text: span((rates.uptime_seconds ?? 0) * 1000) },
     ];
     return panel(t("live.memory"), pairs([...list, ...about]));
+  }
+
+  dataDirectory({ data }) {
+    if (!data) {
+      return false;
+    }
+    const states = [["loading", data.is_loading], ["failing", data.is_failing], ["saving", data.is_saving], ["logging", data.is_logging]];
+    const state = states.find(([, is]) => is)?.[0] ?? "unlogged";
+    const age = data.last_snapshot_age_seconds ?? null;
+    const figure = ([name, unit]) => ({ label: title(`data.${name}`), value: data[name], unit });
+    const list = (data.is_loading ? LOADING : DATA).filter(([name]) => typeof data[name] === "number");
+    return panel(t("live.data"), pairs([
+      { label: t("live.data.state"), text: t(`live.data.state.${state}`) },
+      { label: t("live.data.age"), text: age === null ? "–" : span(age * 1000) },
+      ...list.map(figure),
+    ]));
   }
 
   hotKeys({ hot_keys: keys = [] }) {
