@@ -22,14 +22,15 @@ def command(*parts):
 class Server:
     """The server, and a client in a thread; both end with the block."""
 
-    def __init__(self, binary, folder):
+    def __init__(self, binary, folder, *flags):
         self.binary = binary
+        self.flags = flags
         self.folder = pathlib.Path(folder)
         self.stopping = threading.Event()
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [self.binary, "serve", *FLAGS],
+            [self.binary, "serve", *FLAGS, *self.flags],
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

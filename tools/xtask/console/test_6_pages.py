@@ -366,3 +366,12 @@ def test_no_tile_of_figures_stands_alone(visit, binary, console, width):
                 return tops.length > 8 && tops.filter((top) => top === Math.max(...tops)).length > 1;
             }"""
         )
+
+
+def test_a_server_with_a_data_directory_shows_what_that_does(visit, binary, console, tmp_path):
+    one = visit().sign_in_at("/live")
+    with Server(binary, console.folder, "--data", str(tmp_path / "data")):
+        about = one.page.locator(".panel").filter(has_text="Data directory")
+        expect(about).to_contain_text("logs changes")
+        expect(about).to_contain_text("Not on the disk yet")
+        expect(about).to_contain_text("Age of the last snapshot")
