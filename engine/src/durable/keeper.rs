@@ -31,7 +31,9 @@ use crate::config::LogPolicy;
 use crate::disk::{Disk, RingDisk};
 use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
-use crate::reactor::{CoreShared, JournalCommand, JournalFile, JournalPort, JournalSync, Task};
+use crate::reactor::{
+    CoreShared, JournalCommand, JournalFile, JournalPort, JournalSync, Task, block_on,
+};
 use crate::storage::{
     BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
 };
@@ -980,11 +982,11 @@ impl Keeper {
             .chain(logs.map(|(_, source)| source.clone()))
             .collect();
         let mut core = 0;
-        let mut send = |items: Vec<RepairRequest>| {
+        let send = async |items: Vec<RepairRequest>| {
             core = (core + 1) % self.shared.cores_shared.len();
             self.send_items(core, items)
         };
-        Repairer::run(&sources, self.options.key.as_ref(), &mut send)
+        block_on(Repairer::run(&sources, self.options.key.as_ref(), send))
     }
 
     /// Sends requests of a repair from a core, and rests as long as that took.

@@ -185,13 +185,11 @@ struct KeptLong {
     bytes: Vec<u8>,
 }
 
-/// Sends requests to the shards, and returns which were answered with yes.
-pub(super) type RepairRequests<'a> = dyn FnMut(Vec<RepairRequest>) -> Result<Vec<bool>> + 'a;
-
 /// A repair under way.
-pub(super) struct Repairer<'a> {
+pub(super) struct Repairer<'a, S> {
     key: Option<&'a EncryptionKey>,
-    send: &'a mut RepairRequests<'a>,
+    /// Sends requests to the shards, and returns which were answered with yes.
+    send: S,
     part: Part,
     known: HashMap<Box<[u8]>, Known>,
     cleared: Vec<Cleared>,
@@ -213,16 +211,19 @@ pub(super) struct Repairer<'a> {
     repaired: u64,
 }
 
-impl<'a> Repairer<'a> {
+impl<'a, S> Repairer<'a, S>
+where
+    S: AsyncFnMut(Vec<RepairRequest>) -> Result<Vec<bool>>,
+{
     /// Repairs what is lost; returns how many keys were.
     ///
     /// # Errors
     /// A file cannot be read, or is damaged; something was lost meanwhile; a shard has no room.
     /// What was restored until then stays.
-    pub(super) fn run(
+    pub(super) async fn run(
         sources: &[Source],
         key: Option<&'a EncryptionKey>,
-        send: &'a mut RepairRequests<'a>,
+        send: S,
     ) -> Result<u64> {
         let mut repairer = Self {
             key,
@@ -244,7 +245,7 @@ impl<'a> Repairer<'a> {
         };
         loop {
             repairer.forget();
-            repairer.part = match repairer.run_part(sources) {
+            repairer.part = match repairer.run_part(sources).await {
                 Ok(()) => match repairer.part.next() {
                     Some(part) => part,
                     None => return Ok(repairer.repaired),
@@ -266,27 +267,27 @@ impl<'a> Repairer<'a> {
         (self.kept_bytes, self.out_bytes) = (0, 0);
     }
 
-    fn run_part(&mut self, sources: &[Source]) -> std::result::Result<(), Halted> {
+    async fn run_part(&mut self, sources: &[Source]) -> std::result::Result<(), Halted> {
         let of = |kind| sources.iter().filter(move |source| source.kind == kind);
         for source in of(FileKind::Log) {
-            self.read(source, true, Self::survey)?;
+            self.read(source, true, Self::survey).await?;
         }
         for source in of(FileKind::Base) {
-            self.read(source, true, Self::take_from_base)?;
+            self.read(source, true, Self::take_from_base).await?;
         }
         for source in of(FileKind::Log) {
-            self.read(source, false, Self::take_from_log)?;
+            self.read(source, false, Self::take_from_log).await?;
         }
         let kept: Vec<_> = self.trees.keys().cloned().collect();
         for key in kept {
             self.finish_tree(&key);
-            self.send_if_full()?;
+            self.send_if_full().await?;
         }
-        self.send_all()
+        self.send_all().await
     }
 
     /// Reads a file; `probes`: shards are asked which of its keys may be lost.
-    fn read(
+    async fn read(
         &mut self,
         source: &Source,
         probes: bool,
@@ -306,17 +307,17 @@ impl<'a> Repairer<'a> {
         let mut steps = Steps::new(reader, &source.path);
         while let Some(bytes) = steps.next()? {
             if probes {
-                self.probe(bytes)?;
+                self.probe(bytes).await?;
             }
             for entry in entries(bytes) {
                 if let Ok(EntryBody::Mark { number }) = entry.body()
                     && source.until == Until::Mark(number)
                 {
-                    return self.send_all();
+                    return self.send_all().await;
                 }
                 take(self, &of, &entry)?;
             }
-            self.send_if_full()?;
+            self.send_if_full().await?;
             if self.kept_bytes > KEPT_BYTES_MAX && self.known.len() > 1 {
                 return Err(Halted::TooMuch);
             }
@@ -330,11 +331,11 @@ impl<'a> Repairer<'a> {
             self.end_base_tree();
             self.versions.settle(since_of(&of));
         }
-        self.send_all()
+        self.send_all().await
     }
 
     /// Asks which keys of steps may be lost.
-    fn probe(&mut self, steps: &[u8]) -> std::result::Result<(), Halted> {
+    async fn probe(&mut self, steps: &[u8]) -> std::result::Result<(), Halted> {
         self.lost.clear();
         let mut asked = HashSet::new();
         for Entry { key, .. } in entries(steps) {
@@ -345,7 +346,7 @@ impl<'a> Repairer<'a> {
         let keys: Vec<Box<[u8]>> = asked.into_iter().map(Box::from).collect();
         for keys in keys.chunks(BATCH_ITEMS) {
             let probes = keys.iter().cloned().map(|key| RepairRequest::Probe { key });
-            let answers = (self.send)(probes.collect())?;
+            let answers = (self.send)(probes.collect()).await?;
             let lost = keys.iter().zip(answers).filter(|&(_, is_lost)| is_lost);
             self.lost.extend(lost.map(|(key, _)| key.clone()));
         }
@@ -357,14 +358,14 @@ impl<'a> Repairer<'a> {
         self.out.push(item);
     }
 
-    fn send_if_full(&mut self) -> std::result::Result<(), Halted> {
+    async fn send_if_full(&mut self) -> std::result::Result<(), Halted> {
         if self.out_bytes < BATCH_BYTES && self.out.len() < BATCH_ITEMS {
             return Ok(());
         }
-        self.send_all()
+        self.send_all().await
     }
 
-    fn send_all(&mut self) -> std::result::Result<(), Halted> {
+    async fn send_all(&mut self) -> std::result::Result<(), Halted> {
         if self.out.is_empty() {
             return Ok(());
         }
@@ -380,7 +381,7 @@ impl<'a> Repairer<'a> {
                 RepairRequest::Long { .. } => true,
             })
             .collect();
-        let answers = (self.send)(items)?;
+        let answers = (self.send)(items).await?;
         let repaired = answers.into_iter().zip(counts);
         self.repaired += repaired
             .filter(|&(is_done, counts)| is_done && counts)
