@@ -1,7 +1,7 @@
 //! An engine that keeps what it stores: it is closed, opened again and finds its keys.
 //!
-//! `cargo run --release -p farcore --example durable -- [KEYS] [off|second|always] [DIRECTORY]`
-//! prints how fast that is.
+//! `cargo run --release -p farcore --example durable -- [KEYS] [off|second|always] [CORES] [DIRECTORY]`
+//! prints how fast that is. A directory that holds that many keys already is only loaded.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -54,11 +54,12 @@ fn main() -> Result<(), Error> {
         Some("always") => LogPolicy::Always,
         _ => LogPolicy::EverySecond,
     };
+    let cores = arguments.next().and_then(|cores| cores.parse().ok());
     let directory = arguments.next().map(PathBuf::from);
     let temporary = std::env::temp_dir().join(format!("farcore-{}", std::process::id()));
     let directory = directory.unwrap_or_else(|| temporary.clone());
     let config = Config {
-        cores: Config::default().cores.into_iter().take(1).collect(),
+        cores: Config::default().cores.into_iter().take(cores.unwrap_or(1)).collect(),
         local_bytes: (64 << 20) + keys * 32,
         far_bytes: (64 << 20) + keys * 256,
         keys_expected: keys,
@@ -66,6 +67,9 @@ fn main() -> Result<(), Error> {
         log,
         ..Config::default()
     };
+    if config.data_dir.as_ref().is_some_and(|dir| dir.exists()) {
+        return look_again(config, keys);
+    }
     let engine = Engine::open(config.clone())?;
     let rate = |what: &str, began: Instant| {
         let seconds = began.elapsed().as_secs_f64();
@@ -101,6 +105,8 @@ fn main() -> Result<(), Error> {
         "saved {} keys, {} bytes in {} ms",
         saved.keys, saved.bytes, saved.took_ms
     );
+    // What was logged meanwhile is in this one too.
+    engine.snapshot()?;
     engine.close();
     look_again(config, keys)?;
     let _ = std::fs::remove_dir_all(temporary);
