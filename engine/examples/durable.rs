@@ -1,7 +1,8 @@
 //! An engine that keeps what it stores: it is closed, opened again and finds its keys.
 //!
-//! `cargo run --release -p farcore --example durable -- [KEYS] [off|second|always] [CORES] [DIRECTORY]`
-//! prints how fast that is. A directory that holds that many keys already is only loaded.
+//! `cargo run --release -p farcore --example durable -- KEYS off|second|always CORES DIRECTORY`
+//! prints how fast that is; each of them may be left out with those behind. A directory that holds
+//! that many keys already is only loaded.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -59,7 +60,11 @@ fn main() -> Result<(), Error> {
     let temporary = std::env::temp_dir().join(format!("farcore-{}", std::process::id()));
     let directory = directory.unwrap_or_else(|| temporary.clone());
     let config = Config {
-        cores: Config::default().cores.into_iter().take(cores.unwrap_or(1)).collect(),
+        cores: Config::default()
+            .cores
+            .into_iter()
+            .take(cores.unwrap_or(1))
+            .collect(),
         local_bytes: (64 << 20) + keys * 32,
         far_bytes: (64 << 20) + keys * 256,
         keys_expected: keys,

@@ -473,7 +473,7 @@ impl Keeper {
                 (generation, shards),
             )?;
             loads = self.load_generation(of, loads, None, (until, &mut ceiling))?;
-            self.note_logs(generation, shards.iter().copied(), until);
+            self.note_logs(generation, shards.iter().copied(), (until, false));
             self.old_log_bytes += self.make_durable(generation, shards)?;
         }
         drop(loads);
@@ -758,7 +758,7 @@ impl Keeper {
         let paths = self
             .directory
             .create(FileKind::Log, generation, 0..self.shards())?;
-        self.note_logs(generation, 0..self.shards(), Until::End);
+        self.note_logs(generation, 0..self.shards(), (Until::End, true));
         // From now on they are missed if they are not there.
         let mut manifest = self.manifest.clone();
         manifest.log = generation;
@@ -880,12 +880,18 @@ impl Keeper {
     }
 
     /// Notes that logs follow.
-    fn note_logs(&mut self, generation: u64, shards: impl IntoIterator<Item = u16>, until: Until) {
+    fn note_logs(
+        &mut self,
+        generation: u64,
+        shards: impl IntoIterator<Item = u16>,
+        (until, is_ended): (Until, bool),
+    ) {
         let directory = &self.directory;
         let source = |shard| Source {
             kind: FileKind::Log,
             path: directory.path_of(FileKind::Log, generation, shard),
             until,
+            is_ended,
         };
         let sources = shards.into_iter().map(source);
         self.logs.extend(sources.map(|source| (generation, source)));
@@ -949,8 +955,12 @@ impl Keeper {
 
     /// Restores what is lost; returns how many keys, or `None` if nothing is lost.
     fn repair_from_files(&mut self) -> Result<Option<u64>> {
-        self.order_all(|| JournalCommand::BeginRepair)?;
+        if self.ports().any(|port| port.is_failing() || port.is_lost()) {
+            // What a log lacks is not known.
+            return Err(Error::JournalFailed);
+        }
         self.repairs.seen = self.losses();
+        self.order_all(|| JournalCommand::BeginRepair)?;
         if self.ports().all(JournalPort::is_repaired) {
             self.order_all(|| JournalCommand::EndRepair { is_complete: false })?;
             return Ok(None);
@@ -976,6 +986,7 @@ impl Keeper {
             kind: FileKind::Base,
             path: self.directory.path_of(FileKind::Base, base, shard),
             until: Until::End,
+            is_ended: true,
         });
         let logs = self.logs.iter().filter(|&&(of, _)| of <= last);
         let sources: Vec<_> = bases

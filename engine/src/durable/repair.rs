@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use super::load::Until;
 use super::repair_batch::RepairRequest;
-use super::steps::{Steps, StepsEnd, entries, since_of};
+use super::steps::{Steps, entries, since_of};
 use super::tree_versions::TreeVersions;
 use crate::cipher::EncryptionKey;
 use crate::error::{Error, Result, StorageError};
@@ -54,6 +54,8 @@ pub(super) struct Source {
     pub(super) kind: FileKind,
     pub(super) path: PathBuf,
     pub(super) until: Until,
+    /// A log that this process has finished: one without an end lacks what came after.
+    pub(super) is_ended: bool,
 }
 
 /// Why a part is not read to its end.
@@ -280,7 +282,7 @@ where
         }
         let kept: Vec<_> = self.trees.keys().cloned().collect();
         for key in kept {
-            self.finish_tree(&key);
+            self.finish_tree(&key)?;
             self.send_if_full().await?;
         }
         self.send_all().await
@@ -296,7 +298,11 @@ where
         let reader = match FileReader::open(&source.path, self.key) {
             Ok(reader) => reader,
             // Killed before its first block was durable: it holds nothing.
-            Err(StorageError::NotBegun { .. }) if source.kind == FileKind::Log => return Ok(()),
+            Err(StorageError::NotBegun { .. })
+                if source.kind == FileKind::Log && !source.is_ended =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
         if source.until == Until::Start {
@@ -322,13 +328,11 @@ where
                 return Err(Halted::TooMuch);
             }
         }
+        if source.is_ended && !steps.is_finished() {
+            return Err(Error::JournalFailed.into());
+        }
         if source.kind == FileKind::Base {
-            if !matches!(steps.end(), Some(StepsEnd::Finished)) {
-                let (path, at) = (source.path.clone(), steps.reader().position());
-                let reason = "a base has no end";
-                return Err(StorageError::Corrupt { path, at, reason }.into());
-            }
-            self.end_base_tree();
+            self.end_base_tree()?;
             self.versions.settle(since_of(&of));
         }
         self.send_all().await
@@ -475,7 +479,7 @@ where
         };
         let (key, version) = (entry.key, entry.version);
         if self.last.as_deref().is_some_and(|last| last != key) {
-            self.end_base_tree();
+            self.end_base_tree()?;
         }
         match body {
             EntryBody::Put { .. } if self.is_newest(key, version) => self.put(entry),
@@ -504,7 +508,7 @@ where
             }
             EntryBody::LongPiece { id, bytes } => self.add_piece((of.shard, id), bytes),
             EntryBody::LongPut { id, expiry_ms } if self.is_newest(key, version) => {
-                self.put_long((of.shard, id), (key, version), expiry_ms);
+                self.put_long((of.shard, id), (key, version), expiry_ms)?;
             }
             // The logs have it too.
             EntryBody::Expire { .. } => {}
@@ -598,22 +602,25 @@ where
     }
 
     /// The base says no more of a tree: it is finished, unless the logs change it.
-    fn end_base_tree(&mut self) {
+    fn end_base_tree(&mut self) -> std::result::Result<(), Halted> {
         if let Some(key) = self.last.take()
             && !self.known.contains_key(&key)
         {
-            self.finish_tree(&key);
+            self.finish_tree(&key)?;
         }
+        Ok(())
     }
 
     /// Sends the nodes of a tree that were kept, the root last.
-    fn finish_tree(&mut self, key: &[u8]) {
+    fn finish_tree(&mut self, key: &[u8]) -> std::result::Result<(), Halted> {
         let Some(mut tree) = self.trees.remove(key) else {
-            return;
+            return Ok(());
         };
         self.kept_bytes -= tree.nodes.values().map(Vec::len).sum::<usize>();
         let version = tree.version;
-        let root = tree.nodes.remove(&tree.root);
+        let Some(root) = tree.nodes.remove(&tree.root) else {
+            return Err(self.damaged("a tree has no root"));
+        };
         let mut step = Vec::new();
         for (node, bytes) in tree.nodes {
             put_node(&mut step, node, &bytes);
@@ -623,10 +630,9 @@ where
         }
         self.push_nodes((key, version), step, false);
         let mut step = Vec::new();
-        if let Some(root) = root {
-            put_node(&mut step, tree.root, &root);
-        }
+        put_node(&mut step, tree.root, &root);
         self.push_nodes((key, version), step, true);
+        Ok(())
     }
 
     /// Sends nodes of a tree, if there are any.
@@ -654,6 +660,7 @@ where
     fn add_piece(&mut self, id: (u16, u64), bytes: &[u8]) {
         if let Some(long) = self.longs.get_mut(&id) {
             long.bytes.extend_from_slice(bytes);
+            self.kept_bytes += bytes.len();
         }
     }
 
@@ -662,13 +669,15 @@ where
         id: (u16, u64),
         (key, version): (&[u8], Version),
         expiry_ms: Option<u64>,
-    ) {
-        let long = self.longs.remove(&id);
-        let is_whole =
-            |long: &KeptLong| *long.key == *key && long.bytes.len() as u64 == long.length;
-        let Some(long) = long.filter(is_whole) else {
-            return;
+    ) -> std::result::Result<(), Halted> {
+        // One that was begun before the logs were: the base knows more.
+        let Some(long) = self.longs.remove(&id) else {
+            return Ok(());
         };
+        if long.bytes.len() as u64 != long.length || *long.key != *key {
+            return Err(self.damaged("a long value is not whole"));
+        }
+        self.kept_bytes = self.kept_bytes.saturating_sub(long.bytes.len());
         let changed = self.known.get(key).and_then(|known| known.expiry);
         let changed = changed.filter(|&(at, _)| at > version);
         self.push(RepairRequest::Long {
@@ -677,6 +686,23 @@ where
             bytes: long.bytes,
             expiry_ms: changed.map_or(expiry_ms, |(_, expiry_ms)| expiry_ms),
         });
+        Ok(())
+    }
+
+    fn drop_long(&mut self, id: (u16, u64)) {
+        if let Some(long) = self.longs.remove(&id) {
+            self.kept_bytes = self.kept_bytes.saturating_sub(long.bytes.len());
+        }
+    }
+
+    fn damaged(&self, reason: &'static str) -> Halted {
+        let path = self.path.clone();
+        StorageError::Corrupt {
+            path,
+            at: 0,
+            reason,
+        }
+        .into()
     }
 
     fn take_from_log(
@@ -690,7 +716,9 @@ where
         let (key, version) = (entry.key, entry.version);
         match body {
             EntryBody::LongPiece { id, bytes } => self.add_piece((of.shard, id), bytes),
-            EntryBody::LongEnd { id } => drop(self.longs.remove(&(of.shard, id))),
+            EntryBody::LongBegin { id, .. } | EntryBody::LongEnd { id } => {
+                self.drop_long((of.shard, id));
+            }
             _ => {}
         }
         let Some(known) = self.known.get(key) else {
@@ -703,9 +731,9 @@ where
                 self.begin_long((of.shard, id), key, length);
             }
             EntryBody::LongPut { id, expiry_ms } if known.what == What::Long && is_last => {
-                self.put_long((of.shard, id), (key, version), expiry_ms);
+                self.put_long((of.shard, id), (key, version), expiry_ms)?;
             }
-            EntryBody::LongPut { id, .. } => drop(self.longs.remove(&(of.shard, id))),
+            EntryBody::LongPut { id, .. } => self.drop_long((of.shard, id)),
             EntryBody::TreeBegin { kind, tag, .. }
                 if known.what == What::Tree && is_last && !self.trees.contains_key(key) =>
             {
@@ -751,9 +779,7 @@ where
             patches.all(|patch| patch.is_some_and(|patch| changed.add(tree, patch).is_ok()))
         });
         if !is_done {
-            let (path, at) = (self.path.clone(), 0);
-            let reason = "a step of a tree does not fit what comes before it";
-            return Err(StorageError::Corrupt { path, at, reason }.into());
+            return Err(self.damaged("a step of a tree does not fit what comes before it"));
         }
         for (node, bytes) in changed.nodes {
             let before = match bytes {

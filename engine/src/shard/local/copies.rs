@@ -65,6 +65,7 @@ impl<E: Endpoint> Shard<E> {
         let units = u32::try_from(record.len() / UNIT_BYTES).unwrap_or(u32::MAX);
         let Ok(room) = self.reserve(TailKind::Cold, units) else {
             self.lost.note_slots(1);
+            self.note_loss();
             return self.lost_place(0);
         };
         let address = room.address();

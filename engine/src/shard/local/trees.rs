@@ -15,7 +15,8 @@
 //! - L2: a tree without a head is dying. Its nodes are freed in slices, the last number first.
 //! - L3: a node takes the least number of its tree that is free, as a tree does of the table: what
 //!   was long becomes short again. Generations tell the trees of a place apart.
-//! - L4: a node whose record was lost has no address, and its number stays taken.
+//! - L4: a node whose record was lost has no address, and its number stays taken, even once the
+//!   node is removed.
 //! - L5: `beside_bytes` is what the tables of all trees take, and their keys.
 //! - L6: from the root of a tree with a head each of its nodes is reached, once.
 
@@ -80,6 +81,12 @@ pub(in crate::shard) struct NodePlace(u64);
 impl NodePlace {
     /// No record: the node was lost, or there is none of this number.
     const NONE: Self = Self(0);
+    /// No record: the node was removed after it was lost.
+    const GONE: Self = Self(u64::MAX);
+
+    fn is_record(self) -> bool {
+        self != Self::NONE && self != Self::GONE
+    }
 
     fn new(address: Address, units: u32) -> Self {
         debug_assert!(units < 1 << 18 && address != Address::NONE);
@@ -131,7 +138,7 @@ impl Tree {
     #[inline]
     pub(in crate::shard) fn node_at(&self, number: NodeNumber) -> Option<NodePlace> {
         let place = *self.nodes.get(number)?;
-        (place != NodePlace::NONE).then_some(place)
+        place.is_record().then_some(place)
     }
 
     /// True if it has lost a node.
@@ -139,16 +146,20 @@ impl Tree {
         self.is_torn
     }
 
-    /// True if a node has this number, if only one that is lost.
-    pub(in crate::shard) fn is_taken(&self, number: NodeNumber) -> bool {
-        self.nodes.is_taken(number)
+    /// True if a repair may write a node: it is lost, or the tree is begun anew. That is so until
+    /// its root is there.
+    pub(in crate::shard) fn is_missing(&self, number: NodeNumber) -> bool {
+        let place = self.nodes.get(number).copied().unwrap_or_default();
+        let is_begun = self.node_at(self.root.node).is_none();
+        place == NodePlace::NONE && (is_begun || self.nodes.is_taken(number))
     }
 
     /// True if all of its nodes are there.
-    fn is_whole(&self) -> bool {
+    pub(in crate::shard) fn is_whole(&self) -> bool {
+        let is_lost = |number| self.nodes.get(number) == Some(&NodePlace::NONE);
         let taken = |from| self.nodes.taken_from(from);
         let mut next = taken(0);
-        while let Some(number) = next.filter(|&number| self.node_at(number).is_some()) {
+        while let Some(number) = next.filter(|&number| !is_lost(number)) {
             next = number.checked_add(1).and_then(taken);
         }
         next.is_none() && self.node_at(self.root.node).is_some()
@@ -449,15 +460,6 @@ impl Trees {
         self.renumber(node.tree, |nodes| nodes.take_this(node.number));
     }
 
-    /// The least number of a tree, from one on, that has a node.
-    pub(in crate::shard) fn node_from(
-        &self,
-        place: TreePlace,
-        from: NodeNumber,
-    ) -> Option<NodeNumber> {
-        self.get(place)?.nodes.taken_from(from)
-    }
-
     /// Where a node lies; `None` if it is lost, or not there.
     #[inline]
     pub(in crate::shard) fn place_of(&self, node: NodeName) -> Option<NodePlace> {
@@ -554,8 +556,29 @@ impl Trees {
         let before = self.place_of(node);
         if before.is_some() || farcore_tuning::mutated!("lost-number-reused") {
             self.give_number(node);
+        } else if let Some(tree) = self.get_mut(node.tree)
+            && let Some(place) = tree.nodes.get_mut(node.number)
+        {
+            *place = NodePlace::GONE;
         }
         before
+    }
+
+    /// The least number of a tree, from one on, that has a node, if only one that is lost.
+    pub(in crate::shard) fn node_from(
+        &self,
+        place: TreePlace,
+        from: NodeNumber,
+    ) -> Option<NodeNumber> {
+        let tree = self.get(place)?;
+        let is_gone = |number| tree.nodes.get(number) == Some(&NodePlace::GONE);
+        let mut next = tree.nodes.taken_from(from);
+        while let Some(number) = next.filter(|&number| is_gone(number)) {
+            next = number
+                .checked_add(1)
+                .and_then(|from| tree.nodes.taken_from(from));
+        }
+        next
     }
 
     /// The next node of a dying tree that is to be freed; it is removed. `None` if no tree is
@@ -570,7 +593,7 @@ impl Trees {
             self.slots.give(place.0);
             return Some(None);
         };
-        Some((last != NodePlace::NONE).then_some(last))
+        Some(last.is_record().then_some(last))
     }
 
     /// Forgets nodes whose records are gone, and lets trees die whose heads are.
@@ -578,7 +601,7 @@ impl Trees {
         for tree in self.slots.iter_mut().flatten() {
             let mut is_torn = tree.is_torn;
             for place in tree.nodes.iter_mut() {
-                if *place != NodePlace::NONE && is_gone(place.address()) {
+                if place.is_record() && is_gone(place.address()) {
                     *place = NodePlace::NONE;
                     is_torn = true;
                 }
@@ -599,7 +622,7 @@ impl Trees {
     pub(in crate::shard) fn any_lies(&self, there: impl Fn(Address) -> bool) -> bool {
         let trees = self.slots.iter().flatten();
         let mut nodes = trees.flat_map(|tree| tree.nodes.iter());
-        nodes.any(|place| *place != NodePlace::NONE && there(place.address()))
+        nodes.any(|place| place.is_record() && there(place.address()))
             || self.heads.keys().any(|&head| there(head))
     }
 
@@ -617,7 +640,7 @@ impl Trees {
     pub(in crate::shard) fn places(&self) -> impl Iterator<Item = NodePlace> {
         let trees = self.slots.iter().flatten();
         let nodes = trees.flat_map(|tree| tree.nodes.iter().copied());
-        nodes.filter(|&place| place != NodePlace::NONE)
+        nodes.filter(|place| place.is_record())
     }
 }
 

@@ -290,7 +290,7 @@ impl<E: Endpoint> Shard<E> {
             .commit(TailKind::Log, hash, address, class, units);
         let excepts = self.excepts(position);
         self.index.replace(position, class, address);
-        self.lost.note_taken_over(excepts);
+        self.lost.note_taken_over(hash, excepts);
         self.note_stored(key, value, version);
         Ok(version)
     }

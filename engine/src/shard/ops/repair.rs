@@ -17,11 +17,9 @@ use crate::message::hash::IndexHash;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::local::trees::Tree;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::room::repair::Repair;
 use crate::shard::step::{Evidence, Found, Hint, Step};
-use crate::tree::{NodeNumber, TreeRoot};
 
 impl<E: Endpoint> Shard<E> {
     /// Notes that something was lost.
@@ -76,7 +74,7 @@ impl<E: Endpoint> Shard<E> {
         if !self.lost.is_any() {
             return false;
         }
-        let hides = self.lost.taken_over() > 0;
+        let hides = self.lost.may_hide(hash);
         let mut candidates = self.index.candidates(hash);
         candidates.any(|(_, slot)| {
             if self.stands_for(slot, hash) {
@@ -132,12 +130,17 @@ impl<E: Endpoint> Shard<E> {
             }) => (version, root, body),
             Err(_) => return self.fail(lane, request, Error::Closed, answers),
         };
-        let (version, root, body) = entry;
+        let (version, root, mut body) = entry;
         let found = match self.find_by_hint(request, hint, evidence) {
             Ok(Found::Unknown { slot, .. }) => return Step::fetch(slot),
             Ok(found) => found,
             Err(step) => return step,
         };
+        if matches!(found, Found::Lost { damaged: Some(_) }) {
+            // Whether it is older than the files is not known.
+            self.give_up_damaged(request.hash, evidence.damaged);
+            return self.fail(lane, request, Error::RepairInterrupted, answers);
+        }
         let is_removed = self
             .repair
             .as_ref()
@@ -147,8 +150,11 @@ impl<E: Endpoint> Shard<E> {
             answers.answer(lane, request.token, Answer::Mismatch { current });
             return Step::Done;
         }
-        let taken_over = self.lost.taken_over();
-        let restored = if matches!(body, EntryBody::LongPut { .. }) {
+        let restored = if let EntryBody::LongPut { expiry_ms, .. } = &mut body {
+            if !matches!(found, Found::Lost { .. }) {
+                // Its head is not lost, and says when it expires.
+                *expiry_ms = Self::expiry_of(&found);
+            }
             self.restore_body(request, found, evidence.damaged, body)
         } else {
             let (drawn, journal) = (self.version, self.journal.take());
@@ -162,7 +168,6 @@ impl<E: Endpoint> Shard<E> {
             restored
         };
         (self.head_of, self.tree_of) = (None, None);
-        self.lost.set_taken_over(taken_over);
         match restored {
             Ok(()) => answers.answer(lane, request.token, Answer::Stored { version }),
             Err(NoRoom::Wait) => {
@@ -172,11 +177,5 @@ impl<E: Endpoint> Shard<E> {
             Err(NoRoom::Never(error)) => return self.fail(lane, request, error, answers),
         }
         Step::Done
-    }
-
-    /// True if a repair may write a node of a tree: it is lost, or the tree is begun anew.
-    pub(super) fn is_missing_node(&self, known: &Tree, node: NodeNumber) -> bool {
-        let is_unread = |root: TreeRoot| known.node_at(root.node).is_none();
-        known.node_at(node).is_none() && (known.is_taken(node) || is_unread(known.root))
     }
 }

@@ -65,6 +65,10 @@ impl<E: Endpoint> Shard<E> {
             answers.answer(lane, request.token, Answer::Absent);
             return Ok(Step::Done);
         };
+        if known.is_torn() && !known.is_whole() {
+            // A base without some of its nodes would take the place of files that have them.
+            return Err(self.fail(lane, request, self.lost_error(None), answers));
+        }
         let nodes = ShardNodes::of_tree(self, lane, request, (tree, known));
         let mut wanted = Vec::with_capacity(NODES_MAX);
         let (mut from, mut bytes, mut next) = (dump_from(request.value()), 0, NO_NODE);

@@ -100,7 +100,7 @@ impl<E: Endpoint> Shard<E> {
             return Err(self.halt(lane, request, (found, halt), answers));
         }
         if repairs {
-            let is_missing = |&(node, _): &PatchedNode| self.is_missing_node(known, node);
+            let is_missing = |&(node, _): &PatchedNode| known.is_missing(node);
             changed.nodes.retain(is_missing);
         }
         match self.write_patched((tree, version), head.root(), &changed.nodes) {

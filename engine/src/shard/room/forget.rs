@@ -45,11 +45,12 @@ use crate::log::record::{LOSS_MARK_MAX, RecordHeader};
 use crate::log::{Address, PageShape, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
+use crate::shard::room::lost::KNOWN_BITS;
 
 /// Segments of the index that one slice sweeps.
 const SEGMENTS_A_SLICE: usize = 2;
 /// The lowest bit of a fingerprint in the hash; lower bits are tag and home, or unused.
-const FINGERPRINT_SHIFT: u32 = 22;
+const FINGERPRINT_SHIFT: u32 = KNOWN_BITS;
 
 /// A fingerprint of a key that fits a lost slot; never 0.
 fn fingerprint(hash: IndexHash, shape: PageShape) -> u64 {
@@ -216,7 +217,7 @@ impl<E: Endpoint> Shard<E> {
         lost.excepted_slots = 0;
         lost.generation = lost.generation % LOSS_MARK_MAX + 1;
         lost.sweep = Some(0);
-        lost.taken_over = 0;
+        lost.takers = None;
         self.background_due = true;
     }
 

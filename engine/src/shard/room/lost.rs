@@ -4,7 +4,20 @@
 use std::sync::Arc;
 
 use crate::log::record::RecordHeader;
+use crate::message::hash::IndexHash;
 use crate::shard::local::page_table::PageTable;
+
+/// Bits of a hash that are tag and home: those that a lost slot has, beside its root.
+pub(super) const KNOWN_BITS: u32 = 22;
+/// Bytes of a bit for each value of these.
+const TAKERS_BYTES: usize = (1 << KNOWN_BITS) / 8;
+
+/// The word and the bit of a hash.
+fn taker(hash: IndexHash) -> (usize, u64) {
+    let known = hash.0 & ((1 << KNOWN_BITS) - 1);
+    let word = usize::try_from(known / 64).unwrap_or(0);
+    (word, 1 << (known % 64))
+}
 
 /// What a shard knows of lost records.
 #[derive(Debug)]
@@ -27,8 +40,9 @@ pub(in crate::shard) struct Lost {
     pub(super) forgotten: u64,
     /// What is lost is forgotten at once.
     pub(super) at_once: bool,
-    /// Records of this generation that took a lost slot over, not counting those of repairs.
-    pub(super) taken_over: u64,
+    /// A bit for each pair of home and tag that a record of this generation has which took a lost
+    /// slot over. [`TAKERS_BYTES`] bytes from the first one on.
+    pub(super) takers: Option<Box<[u64]>>,
     /// How often something was lost.
     pub(super) losses: u64,
 }
@@ -45,7 +59,7 @@ impl Default for Lost {
             sweep: None,
             forgotten: 0,
             at_once: false,
-            taken_over: 0,
+            takers: None,
             losses: 0,
         }
     }
@@ -90,7 +104,7 @@ impl Lost {
     pub(in crate::shard) fn clear(&mut self) {
         (self.slots, self.excepted_slots) = (0, 0);
         (self.forgotten_slots, self.any) = (0, false);
-        self.taken_over = 0;
+        self.takers = None;
     }
 
     /// True if a key may be lost.
@@ -126,9 +140,13 @@ impl Lost {
     }
 
     /// Notes that a record took a lost slot over, which may have excepted a key.
-    pub(in crate::shard) fn note_taken_over(&mut self, excepts: bool) {
+    pub(in crate::shard) fn note_taken_over(&mut self, hash: IndexHash, excepts: bool) {
         debug_assert!(self.slots > 0);
-        self.taken_over += 1;
+        let (word, bit) = taker(hash);
+        let takers = self
+            .takers
+            .get_or_insert_with(|| vec![0; TAKERS_BYTES / 8].into());
+        takers[word] |= bit;
         self.slots = self.slots.saturating_sub(1);
         self.excepted_slots = self.excepted_slots.saturating_sub(u64::from(excepts));
     }
@@ -143,14 +161,12 @@ impl Lost {
         self.losses
     }
 
-    /// Records that took a lost slot over, and may hide other keys that are lost.
-    pub(in crate::shard) fn taken_over(&self) -> u64 {
-        self.taken_over
-    }
-
-    /// Takes back that records were counted as such since: a repair wrote them.
-    pub(in crate::shard) fn set_taken_over(&mut self, count: u64) {
-        self.taken_over = count;
+    /// True if a record of the same bits as a key of this hash took a lost slot over, which may
+    /// have been the key's.
+    pub(in crate::shard) fn may_hide(&self, hash: IndexHash) -> bool {
+        let (word, bit) = taker(hash);
+        let takers = self.takers.as_ref();
+        takers.is_some_and(|takers| takers[word] & bit != 0)
     }
 
     /// Notes the name of a node that has lost its memory.

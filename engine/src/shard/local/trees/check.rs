@@ -13,6 +13,10 @@ impl Tree {
         read: &impl Fn(Address) -> Option<&'a [u8]>,
     ) -> (BTreeSet<NodeNumber>, bool) {
         let (mut reached, mut is_whole) = (BTreeSet::new(), true);
+        if self.is_torn && !self.nodes.is_taken(self.root.node) {
+            // A repair has begun it.
+            return (reached, false);
+        }
         let mut visit = |number: NodeNumber| {
             let id = self.id;
             assert!(
@@ -26,7 +30,7 @@ impl Tree {
         while let Some((number, height)) = left.pop() {
             visit(number);
             let place = self.nodes.get(number).copied().unwrap_or_default();
-            let bytes = (place != NodePlace::NONE).then(|| read(place.address()));
+            let bytes = place.is_record().then(|| read(place.address()));
             let Some(node) = bytes.flatten().and_then(TreeNode::parse) else {
                 is_whole = false;
                 continue;
@@ -50,11 +54,11 @@ impl Trees {
         let living = self.slots.iter().flatten();
         for tree in living.filter(|tree| tree.head.is_some()) {
             let (reached, is_whole) = tree.reached(&read);
-            let kept = tree.nodes.iter().filter(|&&place| place != NodePlace::NONE);
+            let kept = tree.nodes.iter().filter(|place| place.is_record());
             let kept = kept.count();
             let is_kept = |number: &&NodeNumber| {
                 let place = tree.nodes.get(**number);
-                place.is_some_and(|&place| place != NodePlace::NONE)
+                place.is_some_and(|place| place.is_record())
             };
             let known = reached.iter().filter(is_kept).count();
             assert!(
@@ -98,10 +102,7 @@ impl Trees {
                 tree: place,
                 number: free,
             };
-            let is_none = tree
-                .nodes
-                .get(free)
-                .is_none_or(|&node| node == NodePlace::NONE);
+            let is_none = tree.nodes.get(free).is_none_or(|node| !node.is_record());
             assert!(is_none, "trees L3: {fresh:?} is free and has a record");
             bytes += tree.nodes.bytes() + tree.key.len() as u64;
             used += 1;
