@@ -35,6 +35,8 @@ use crate::reactor::{
 };
 use crate::shard::{Shard, ShardOptions, Shortfall};
 use crate::storage::Directory;
+#[cfg(feature = "simulation")]
+use crate::storage::{Medium, simulated::SimulatedMedium};
 use crate::transport::lane::{ClientWaker, LaneClient, LaneServer, lane, lanes};
 
 /// How often a blocking wait for the whole engine looks again.
@@ -748,6 +750,11 @@ impl Engine {
             && !is_core_of(&self.shared.lifecycle)
         {
             durable.stop();
+            // It must end before the cores do, in steps of the world: closed again then.
+            #[cfg(feature = "simulation")]
+            if farcore_rdma::simulation::is_inside() && !durable.has_ended() {
+                return;
+            }
         }
         self.shared.lifecycle.close();
         for core_shared in &self.shared.cores_shared {
@@ -796,6 +803,8 @@ pub struct SimulatedEngine {
     outcome: mpsc::Receiver<Result<()>>,
     opened: usize,
     mapped_bytes: u64,
+    /// Where the outcome of loading the data directory will be, once it was begun.
+    loaded: Option<mpsc::Receiver<Result<()>>>,
 }
 
 #[cfg(feature = "simulation")]
@@ -805,6 +814,15 @@ impl SimulatedEngine {
     /// # Errors
     /// The errors of [`Config::validate`].
     pub fn begin(config: &Config) -> Result<Self> {
+        Self::begin_on(config, None)
+    }
+
+    /// As [`SimulatedEngine::begin`], with a data directory on a simulated disk if
+    /// [`Config::data_dir`] names one.
+    ///
+    /// # Errors
+    /// The errors of [`Config::validate`].
+    pub fn begin_on(config: &Config, medium: Option<Arc<dyn SimulatedMedium>>) -> Result<Self> {
         reactor::simulated::begin();
         let clock = Clock::new();
         let opened_ns = clock.now_ns();
@@ -812,24 +830,59 @@ impl SimulatedEngine {
         let plan = OpenPlan::draw(config, sizes, FarPlan::new(config, &[])?)?;
         let (mut engine, lanes) = Engine::prepare(config, &plan, Vec::new(), clock, opened_ns);
         let (_, outcome) = engine.start_cores(config, &plan, lanes)?;
+        if let (Some(path), Some(medium)) = (&config.data_dir, medium) {
+            let directory = Directory::simulated(path, Medium::Simulated(medium));
+            let progress = Arc::clone(&engine.durability.progress);
+            let options = durable_options(config, &plan, progress);
+            engine.unloaded = Mutex::new(Some((directory, options)));
+        }
         Ok(Self {
             engine,
             outcome,
             opened: 0,
             mapped_bytes: sizes.arena_bytes * config.cores.len() as u64,
+            loaded: None,
         })
     }
 
-    /// True once all cores serve.
+    /// True once all cores serve, and the data directory is loaded if there is one.
     ///
     /// # Errors
-    /// What kept a core from opening.
+    /// What kept a core from opening, or what is wrong with the directory.
     pub fn is_open(&mut self) -> Result<bool> {
         while let Ok(outcome) = self.outcome.try_recv() {
             outcome?;
             self.opened += 1;
         }
-        Ok(self.opened == self.engine.cores.len())
+        if self.opened < self.engine.cores.len() {
+            return Ok(false);
+        }
+        let unloaded = self.engine.unloaded.lock();
+        let unloaded = unloaded.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((directory, options)) = unloaded {
+            let (durable, loaded) = Durable::begin(&self.engine.shared, directory, options);
+            let _ = self.engine.durability.keeper.set(durable);
+            self.loaded = Some(loaded);
+        }
+        match &self.loaded {
+            None => Ok(true),
+            Some(loaded) => match loaded.try_recv() {
+                Ok(outcome) => {
+                    self.loaded = None;
+                    outcome.map(|()| true)
+                }
+                Err(_) => Ok(false),
+            },
+        }
+    }
+
+    /// Has a snapshot written. Where its outcome will be.
+    ///
+    /// # Errors
+    /// Those of [`Engine::snapshot`] that come at once.
+    pub fn begin_snapshot(&self) -> Result<mpsc::Receiver<Result<SnapshotSummary>>> {
+        let keeper = self.engine.durability.keeper.get();
+        keeper.ok_or(Error::NoDataDirectory)?.begin_snapshot()
     }
 
     /// The engine. Nothing that blocks may be called on it.
@@ -846,6 +899,16 @@ impl SimulatedEngine {
         for reactor in reactor::simulated::reactors() {
             reactor.borrow().check();
         }
+    }
+
+    /// How far the journals of all cores are, to be read by people.
+    #[must_use]
+    pub fn journals(&self) -> Vec<String> {
+        let reactors = reactor::simulated::reactors();
+        let states = reactors
+            .iter()
+            .map(|reactor| reactor.borrow().journal_state());
+        states.collect()
     }
 
     /// Every extent that a shard counts as its own: the core, the node's position, the place.
@@ -912,6 +975,14 @@ impl SimulatedEngine {
         (hasher.shard(key, hash, shards), hash.index.0)
     }
 
+    /// The machine has lost its power: no client waits for a core any more. It is left next.
+    pub fn crash(&self) {
+        self.engine.shared.lifecycle.close();
+        for core_shared in &self.engine.shared.cores_shared {
+            core_shared.closed.store(true, Ordering::Release);
+        }
+    }
+
     /// Has the engine close; [`SimulatedEngine::is_closed`] once it has.
     pub fn close(&self) {
         self.engine.close();
@@ -920,6 +991,10 @@ impl SimulatedEngine {
     /// True once all cores have ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
+        // The cores stop when the keeper has.
+        if !self.engine.shared.lifecycle.is_closing() {
+            self.engine.close();
+        }
         self.engine.cores.iter().all(|core| core.has_come())
     }
 }

@@ -95,7 +95,7 @@ pub use self::observe::statistics;
 pub use self::reactor::Task;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
-pub use self::storage::simulated::{SimulatedLog, read_simulated};
+pub use self::storage::simulated::{SimulatedLog, SimulatedMedium, read_simulated};
 pub use self::tree::{
     TreeBound, TreeChange, TreeChanges, TreeCondition, TreeGuard, TreeKind, TreeMap, TreeOp,
     TreeOutcome, TreeProgram, TreeProgramMode, TreeProgramRun, TreeScore, TreeScoreBound,

@@ -65,6 +65,11 @@ pub struct Core {
 }
 
 impl Core {
+    /// The number by which shards know this client while it holds their sections.
+    pub(crate) fn section_client(&self) -> u16 {
+        self.caller
+    }
+
     pub(crate) fn new(
         reactor: Rc<LentReactor>,
         value_bytes_max: usize,

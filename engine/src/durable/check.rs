@@ -1,13 +1,14 @@
 //! Reads the files of a data directory through, block by block and entry by entry, without an
 //! engine. It changes nothing.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::log_sequence::{LogSequence, check_name};
 use super::steps::{Steps, StepsEnd, entries};
 use crate::cipher::EncryptionKey;
 use crate::error::{Result, StorageError};
-use crate::storage::{Chain, Directory, FileKind, FileReader};
+use crate::storage::{Chain, Directory, FileKind};
 
 /// What a data directory holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,6 +94,11 @@ impl DirectoryReport {
             }
         }
         let mut sequence = LogSequence::default();
+        if base > 0
+            && let Ok(first) = directory.reader(&directory.path_of(FileKind::Base, base, 0), key)
+        {
+            sequence.begin(first.super_block());
+        }
         for (&generation, shards) in stored.logs.range(base..) {
             let files = (&directory, key);
             let goes_on = match sequence.goes_on(files, base, (generation, shards)) {
@@ -101,18 +107,22 @@ impl DirectoryReport {
                 Err(error @ StorageError::Missing { .. }) => return Err(error.into()),
                 Err(_) => true,
             };
-            let mut is_finished = true;
+            let unbroken = sequence.unbroken(shards);
+            let mut unfinished = BTreeSet::new();
             for &shard in shards {
                 let file = (FileKind::Log, generation, shard, None);
                 let mut read = read_file(&directory, key, file, &mut progress);
-                is_finished &= read.state == FileState::Whole;
-                if !goes_on && !matches!(read.state, FileState::Empty | FileState::Damaged(_)) {
+                if read.state != FileState::Whole {
+                    unfinished.insert(shard);
+                }
+                let is_loaded = goes_on && unbroken.contains(&shard);
+                if !is_loaded && !matches!(read.state, FileState::Empty | FileState::Damaged(_)) {
                     read.state = FileState::Unused;
                 }
                 report.files.push(read);
             }
             if goes_on {
-                sequence.add(files, (generation, shards), is_finished);
+                sequence.add(files, (generation, shards), &unfinished);
             }
         }
         Ok(report)
@@ -136,9 +146,9 @@ fn read_file(
     progress: &mut impl FnMut(u64, u64),
 ) -> FileReport {
     let path = directory.path_of(kind, generation, shard);
-    let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+    let bytes = directory.length(&path).unwrap_or(0);
     let mut count = 0;
-    let read = FileReader::open(&path, key).and_then(|reader| {
+    let read = directory.reader(&path, key).and_then(|reader| {
         check_name(&reader, (kind, generation, shard), &path)?;
         let mut steps = Steps::new(reader, &path);
         let state = read_entries(&mut steps, &mut count, |read| progress(read, bytes))?;

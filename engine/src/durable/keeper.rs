@@ -1,41 +1,44 @@
 //! The keeper of an engine's data directory: it loads it, begins generations, has bases written,
 //! and removes what is not needed any more.
 //!
-//! It owns the directory and a thread. Cores own the files of their journals.
+//! It owns the directory and a thread, or a task of a simulated world. Cores own the files of their
+//! journals.
 //!
 //! - I1: the manifest names a base only after all of its files are durable, and the logs as far as
 //!   the base has seen.
 //! - I2: files that the manifest needs are removed only after a later manifest is durable.
 
-use std::cell::Cell;
-use std::collections::HashMap;
-use std::fs::File;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use futures_lite::future::or;
 
 use super::base::{BaseSummary, BaseWriter};
 use super::load::{LoadProgress, Loader, ShardLoad, Until, common_end};
 use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN, check_name};
 use super::repair::{Repairer, Source};
 use super::repair_batch::{self, RepairRequest};
-use farcore_tuning::{HistogramSnapshot, entropy_u64};
+use super::waits::{Instant, receive, sleep};
+use farcore_tuning::{HistogramSnapshot, entropy_u64, system_ms};
 
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::client::core::Core;
 use crate::client::jobs::spawn_on_core;
 use crate::client::lanes::Shared;
 use crate::config::LogPolicy;
-use crate::disk::{Disk, RingDisk};
 use crate::error::{Error, Result, StorageError};
 use crate::message::operation::Version;
 use crate::reactor::{
-    CoreShared, JournalCommand, JournalFile, JournalPort, JournalSync, Task, block_on,
+    CoreShared, JournalCommand, JournalFile, JournalPort, JournalSync, MarkSection, Task, block_on,
+    yield_now,
 };
 use crate::storage::{
-    BaseFile, Directory, FREE_BYTES, FileKind, FileReader, FileWriter, Manifest, Stored, SuperBlock,
+    BaseFile, Directory, FREE_BYTES, FileKind, FileWriter, Manifest, Stored, SuperBlock,
 };
 
 /// How often the keeper looks whether a generation is due.
@@ -64,6 +67,9 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 const FAILING_MAX: Duration = Duration::from_secs(10);
 /// How often cores are to come to rest together before they go on one by one.
 const TRIES: usize = 3;
+/// The group of a keeper's tasks in a simulated world: behind those of cores.
+#[cfg(feature = "simulation")]
+const KEEPER_GROUP: u32 = 31;
 
 /// The settings of a keeper.
 #[derive(Debug)]
@@ -186,6 +192,9 @@ struct State {
     base_bytes: AtomicU64,
     /// Bases of the snapshot under way that are written, or have failed.
     bases: AtomicUsize,
+    /// The keeper's task has ended.
+    #[cfg(feature = "simulation")]
+    has_ended: AtomicBool,
 }
 
 impl State {
@@ -212,13 +221,60 @@ impl Durable {
         directory: Directory,
         options: DurableOptions,
     ) -> Result<Self> {
+        let (durable, mut keeper, received) = Self::new(shared, directory, options);
+        block_on(keeper.load())?;
+        let thread = thread::Builder::new()
+            .name("farcore-keeper".into())
+            .spawn(move || block_on(keeper.run(&received)))
+            .map_err(|error| crate::limits::no_thread(&error.to_string()))?;
+        let mut of = durable
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *of = Some(thread);
+        drop(of);
+        Ok(durable)
+    }
+
+    /// Begins to load a directory in a simulated world, and keeps it from then on. Where the
+    /// outcome of loading will be.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn begin(
+        shared: &Arc<Shared>,
+        directory: Directory,
+        options: DurableOptions,
+    ) -> (Self, mpsc::Receiver<Result<()>>) {
+        let (durable, mut keeper, received) = Self::new(shared, directory, options);
+        let (loaded, outcome) = mpsc::channel();
+        let before = farcore_rdma::simulation::set_group(KEEPER_GROUP);
+        let task = farcore_rdma::simulation::spawn(async move {
+            let state = Arc::clone(&keeper.state);
+            let is_loaded = keeper.load().await;
+            let keeps = is_loaded.is_ok();
+            let _ = loaded.send(is_loaded);
+            if keeps {
+                keeper.run(&received).await;
+            }
+            state.has_ended.store(true, Ordering::Release);
+        });
+        farcore_rdma::simulation::set_group(before);
+        task.detach();
+        (durable, outcome)
+    }
+
+    /// A keeper that is to load the directory and to run, and what it is given orders by.
+    fn new(
+        shared: &Arc<Shared>,
+        directory: Directory,
+        options: DurableOptions,
+    ) -> (Self, Keeper, mpsc::Receiver<Order>) {
         let state = Arc::new(State {
             progress: Arc::clone(&options.progress),
             ..State::default()
         });
         let directory = Arc::new(directory);
         let locked = Arc::clone(&directory);
-        let mut keeper = Keeper {
+        let keeper = Keeper {
             shared: Arc::clone(shared),
             directory,
             options,
@@ -236,42 +292,50 @@ impl Durable {
                 appended: Cell::new(0),
                 due: Cell::new(Instant::now()),
             },
-            unfinished: Cell::new(false),
+            unfinished: RefCell::default(),
             logs: Vec::new(),
             repairs: Repairs::default(),
         };
-        keeper.load()?;
         let (orders, received) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("farcore-keeper".into())
-            .spawn(move || keeper.run(&received))
-            .map_err(|error| crate::limits::no_thread(&error.to_string()))?;
-        Ok(Self {
+        let durable = Self {
             shared: Arc::clone(shared),
             directory: Mutex::new(Some(locked)),
             state,
             orders: Mutex::new(orders),
-            thread: Mutex::new(Some(thread)),
-        })
+            thread: Mutex::new(None),
+        };
+        (durable, keeper, received)
     }
 
     /// Writes a snapshot, and waits for its end.
     pub(crate) fn snapshot(&self) -> Result<SnapshotSummary> {
+        Self::answer(self.begin_snapshot()?)
+    }
+
+    /// Has a snapshot written. Where its outcome will be.
+    pub(crate) fn begin_snapshot(&self) -> Result<mpsc::Receiver<Result<SnapshotSummary>>> {
         self.order(Order::Snapshot)
     }
 
     /// Restores what is lost, and waits for the end of it.
     pub(crate) fn repair(&self) -> Result<RepairSummary> {
-        self.order(Order::Repair)
+        Self::answer(self.order(Order::Repair)?)
     }
 
-    /// Gives an order, and waits until it is carried out.
-    fn order<T>(&self, order: impl FnOnce(mpsc::Sender<Result<T>>) -> Order) -> Result<T> {
+    fn answer<T>(outcome: mpsc::Receiver<Result<T>>) -> Result<T> {
+        outcome.recv().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Gives an order. Where its outcome will be.
+    fn order<T>(
+        &self,
+        order: impl FnOnce(mpsc::Sender<Result<T>>) -> Order,
+    ) -> Result<mpsc::Receiver<Result<T>>> {
         let (reply, outcome) = mpsc::channel();
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         orders.send(order(reply)).map_err(|_| Error::Closed)?;
         drop(orders);
-        outcome.recv().unwrap_or(Err(Error::Closed))
+        Ok(outcome)
     }
 
     pub(crate) fn stats(&self) -> DurableStats {
@@ -321,6 +385,12 @@ impl Durable {
             let _ = thread.join();
         }
     }
+
+    /// True once the keeper has ended, as a task of a simulated world.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.has_ended.load(Ordering::Acquire)
+    }
 }
 
 /// Gives a command to each core; returns their tickets.
@@ -354,8 +424,8 @@ struct Keeper {
     manifest: Manifest,
     sequence: LogSequence,
     marked: Marked,
-    /// A log of the generation that is loaded was not finished.
-    unfinished: Cell<bool>,
+    /// The shards whose logs of the generation that is loaded were not finished.
+    unfinished: RefCell<BTreeSet<u16>>,
     /// The logs since the base, with their generations, in their order.
     logs: Vec<(u64, Source)>,
     repairs: Repairs,
@@ -381,11 +451,6 @@ struct Marked {
     due: Cell<Instant>,
 }
 
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
-}
-
 fn ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
@@ -395,23 +460,23 @@ impl Keeper {
         u16::try_from(self.shared.cores_shared.len()).unwrap_or(u16::MAX)
     }
 
-    fn run(mut self, orders: &mpsc::Receiver<Order>) {
+    async fn run(mut self, orders: &mpsc::Receiver<Order>) {
         loop {
-            match orders.recv_timeout(LOOK) {
+            match receive(orders, LOOK).await {
                 Ok(Order::Snapshot(reply)) => {
-                    let _ = reply.send(self.snapshot());
+                    let _ = reply.send(self.snapshot().await);
                 }
                 Ok(Order::Repair(reply)) => {
-                    let _ = reply.send(self.repair());
+                    let _ = reply.send(self.repair().await);
                 }
                 Ok(Order::Stop) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
-            self.mark_if_due();
+            self.mark_if_due().await;
             if self.is_repair_due() {
-                let _ = self.repair();
+                let _ = self.repair().await;
             }
-            if self.is_base_due() && self.snapshot().is_ok() {
+            if self.is_base_due() && self.snapshot().await.is_ok() {
                 self.state.stats().rewrites += 1;
             }
         }
@@ -442,7 +507,7 @@ impl Keeper {
     }
 
     /// Loads what the directory holds, and begins to log.
-    fn load(&mut self) -> Result<()> {
+    async fn load(&mut self) -> Result<()> {
         let began = Instant::now();
         self.directory.remove_leftovers()?;
         let run = entropy_u64().map_err(|error| Error::Memory {
@@ -455,9 +520,12 @@ impl Keeper {
         if let Some(manifest) = manifest.as_ref().filter(|_| base > 0) {
             let shards = u16::try_from(manifest.files.len()).unwrap_or(u16::MAX);
             let shards: Vec<u16> = (0..shards).collect();
+            let first = self.directory.path_of(FileKind::Base, base, 0);
+            let first = self.directory.reader(&first, self.options.key.as_ref())?;
+            self.sequence.begin(first.super_block());
             let of = (FileKind::Base, base, &shards[..]);
             let end = (Until::End, &mut ceiling);
-            loads = self.load_generation(of, loads, Some(manifest), end)?;
+            loads = self.load_generation(of, loads, Some(manifest), end).await?;
         }
         for (&generation, shards) in &files.logs {
             self.generation = self.generation.max(generation);
@@ -466,18 +534,18 @@ impl Keeper {
             if generation < base || !self.sequence.goes_on(files, base, (generation, shards))? {
                 continue;
             }
-            let of = (FileKind::Log, generation, &shards[..]);
-            let until = common_end(
-                &self.directory,
-                self.options.key.as_ref(),
-                (generation, shards),
-            )?;
-            loads = self.load_generation(of, loads, None, (until, &mut ceiling))?;
-            self.note_logs(generation, shards.iter().copied(), (until, false));
+            let unbroken = self.sequence.unbroken(shards);
+            let of = (FileKind::Log, generation, &unbroken[..]);
+            let key = self.options.key.as_ref();
+            let until = common_end(&self.directory, key, (generation, &unbroken))?;
+            let end = (until, &mut ceiling);
+            loads = self.load_generation(of, loads, None, end).await?;
+            self.note_logs(generation, unbroken, (until, false));
             self.old_log_bytes += self.make_durable(generation, shards)?;
         }
         drop(loads);
-        self.order_all(|| JournalCommand::EndLoading { ceiling })?;
+        self.order_all(|| JournalCommand::EndLoading { ceiling })
+            .await?;
         self.note_loaded(began, manifest.as_ref());
         match manifest {
             Some(manifest) => self.manifest = manifest,
@@ -487,7 +555,7 @@ impl Keeper {
             }
         }
         if self.options.log != LogPolicy::Off {
-            self.begin_generation()?;
+            self.begin_generation().await?;
         }
         Ok(())
     }
@@ -519,22 +587,19 @@ impl Keeper {
         let mut bytes = 0;
         for &shard in shards {
             let path = self.directory.path_of(FileKind::Log, generation, shard);
-            let failed = |call| {
-                let path = &path;
-                move |error| StorageError::io(path, call, &error)
-            };
-            let file = File::open(&path).map_err(failed("open"))?;
-            file.sync_all().map_err(failed("fsync"))?;
-            bytes += file.metadata().map_err(failed("fstat"))?.len();
+            if !farcore_tuning::mutated!("loaded-not-synced") {
+                self.directory.sync_file(&path)?;
+            }
+            bytes += self.directory.length(&path)?;
         }
         let files = (&*self.directory, self.options.key.as_ref());
-        let is_finished = !self.unfinished.replace(false);
-        self.sequence.add(files, (generation, shards), is_finished);
+        let unfinished = self.unfinished.take();
+        self.sequence.add(files, (generation, shards), &unfinished);
         Ok(bytes)
     }
 
     /// Loads the files of a generation, in parallel.
-    fn load_generation(
+    async fn load_generation(
         &self,
         (kind, generation, shards): (FileKind, u64, &[u16]),
         mut loads: ShardLoads,
@@ -544,7 +609,7 @@ impl Keeper {
         let mut tasks = Vec::new();
         for (place, &shard) in shards.iter().enumerate() {
             let path = self.directory.path_of(kind, generation, shard);
-            let reader = match FileReader::open(&path, self.options.key.as_ref()) {
+            let reader = match self.directory.reader(&path, self.options.key.as_ref()) {
                 Ok(reader) => reader,
                 // Killed before its first block was durable: it holds nothing.
                 Err(StorageError::NotBegun { .. }) if kind == FileKind::Log => continue,
@@ -553,7 +618,7 @@ impl Keeper {
             check_name(&reader, (kind, generation, shard), &path)?;
             let load = loads.remove(&shard).unwrap_or_default();
             let progress = Arc::clone(&self.state.progress);
-            let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+            let bytes = self.directory.length(&path).unwrap_or(0);
             progress.total_bytes.fetch_add(bytes, Ordering::Relaxed);
             let core = place % self.shared.cores_shared.len();
             let of = (load, path.clone());
@@ -562,7 +627,7 @@ impl Keeper {
         }
         let (mut left, mut failed) = (ShardLoads::new(), None);
         for (shard, path, task) in tasks {
-            let loaded = match task.join().and_then(|loaded| loaded) {
+            let loaded = match task.await.and_then(|loaded| loaded) {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     failed = failed.or(Some(error));
@@ -584,7 +649,7 @@ impl Keeper {
             }
             *ceiling = (*ceiling).max(loaded.ceiling);
             if !loaded.is_finished {
-                self.unfinished.set(true);
+                self.unfinished.borrow_mut().insert(shard);
             }
             if let Some((path, at, bytes)) = loaded.torn {
                 tracing::warn!(
@@ -601,36 +666,60 @@ impl Keeper {
     }
 
     /// Gives each core a command, and waits until all have carried it out.
-    fn order_all(&self, command: impl Fn() -> JournalCommand) -> Result<()> {
+    async fn order_all(&self, command: impl Fn() -> JournalCommand) -> Result<()> {
         let tickets = give(
             &self.shared.cores_shared,
             self.shared.cores_shared.iter().map(|_| command()),
         );
         let cores = || self.shared.cores_shared.iter().zip(&tickets);
         self.wait(|| cores().all(|(core, &ticket)| core.command_port.journal.is_done(ticket)))
+            .await
     }
 
     /// Gives each core a command at one moment: while none of them serves a client. Where they do
     /// not come to rest together, none gets it if `must`, else each carries it out when it comes to
     /// it. Returns whether it was one moment.
-    fn order_at_once(&self, commands: Vec<JournalCommand>, must: bool) -> Result<bool> {
+    async fn order_at_once(&self, commands: Vec<JournalCommand>, must: bool) -> Result<bool> {
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
         let is_alone = self.shards() == 1;
         // A core whose disk fails may not come to rest.
         let is_failing = self.ports().any(JournalPort::is_failing);
         let job = move |mut core: Core| async move {
             let count = shared.cores_shared.len();
+            let began = Instant::now();
+            let is_over = || {
+                let mut cores = shared.cores_shared.iter();
+                let is_failing = cores.any(|core| core.command_port.journal.is_failing());
+                let is_stopping = state.is_stopping.load(Ordering::Acquire);
+                let is_failing = is_failing && !farcore_tuning::mutated!("waits-for-held-answers");
+                is_failing || is_stopping || began.elapsed() >= FAILING_MAX
+            };
+            // A core whose disk fails holds its answers until this has been done.
+            let gives_up = async || {
+                while !is_over() {
+                    yield_now().await;
+                }
+                false
+            };
             let mut is_entered = false;
             for _ in 0..TRIES {
                 if is_alone || is_failing || is_entered {
                     break;
                 }
-                is_entered = core.enter_sections(0..count, &[]).await.is_ok();
+                let enters = async { core.enter_sections(0..count, &[]).await.is_ok() };
+                is_entered = or(enters, gives_up()).await;
             }
             if must && !is_alone && !is_entered {
                 return false;
             }
-            let tickets = give(&shared.cores_shared, commands);
+            let section = MarkSection::new(core.section_client());
+            let with_section = |mut command| {
+                if let JournalCommand::Mark { by, .. } = &mut command {
+                    *by = Some(section.clone());
+                }
+                command
+            };
+            let tickets = give(&shared.cores_shared, commands.into_iter().map(with_section));
             let began = Instant::now();
             let cores = || shared.cores_shared.iter().zip(&tickets);
             let is_done =
@@ -639,10 +728,13 @@ impl Keeper {
             while !is_done() && began.elapsed() < FAILING_MAX && !is_stopping() {
                 core.yield_now().await;
             }
-            let is_left = !is_entered || core.leave_sections().await.is_ok();
+            // A core that comes to it later is not at rest.
+            section.end();
+            let leaves = async { core.leave_sections().await.is_ok() };
+            let is_left = !is_entered || or(leaves, gives_up()).await;
             (is_alone || is_entered) && is_left && is_done()
         };
-        spawn_on_core(&self.shared, 0, job)?.join()
+        spawn_on_core(&self.shared, 0, job)?.await
     }
 
     fn ports(&self) -> impl Iterator<Item = &JournalPort> {
@@ -651,7 +743,7 @@ impl Keeper {
     }
 
     /// Notes in all logs that the shards are at rest, if anything was logged since.
-    fn mark(&self) -> Result<()> {
+    async fn mark(&self) -> Result<()> {
         self.marked.due.set(Instant::now());
         if self.options.log != LogPolicy::EverySecond || self.shards() == 1 {
             return Ok(());
@@ -659,9 +751,10 @@ impl Keeper {
         for _ in 0..TRIES {
             let number = self.marked.count.get() + 1;
             self.marked.count.set(number);
-            let each = |_| JournalCommand::Mark { number };
+            let each = |_| JournalCommand::Mark { number, by: None };
             // One that was no moment is followed by another.
-            if self.order_at_once((0..self.shards()).map(each).collect(), true)? {
+            let commands = (0..self.shards()).map(each).collect();
+            if self.order_at_once(commands, true).await? {
                 self.marked.appended.set(self.appended());
                 return Ok(());
             }
@@ -670,11 +763,11 @@ impl Keeper {
     }
 
     /// Makes a mark if one is due.
-    fn mark_if_due(&self) {
+    async fn mark_if_due(&self) {
         let is_due = self.marked.due.get().elapsed() >= MARK;
         if is_due && self.appended() != self.marked.appended.get() {
             // Without one, more of the logs is left out after a crash.
-            if let Err(error) = self.mark()
+            if let Err(error) = self.mark().await
                 && !self.is_stopping()
             {
                 tracing::warn!(%error, "the logs were not marked");
@@ -683,7 +776,7 @@ impl Keeper {
     }
 
     /// Waits for something of the cores; not for ever, and not long while their disk fails.
-    fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
+    async fn wait(&self, is_done: impl Fn() -> bool) -> Result<()> {
         let (began, mut works) = (Instant::now(), Instant::now());
         while !is_done() {
             let mut cores = self.shared.cores_shared.iter();
@@ -699,8 +792,8 @@ impl Keeper {
             if began.elapsed() > WAIT_MAX {
                 return Err(Error::SnapshotStalled);
             }
-            thread::sleep(WAIT);
-            self.mark_if_due();
+            sleep(WAIT).await;
+            self.mark_if_due().await;
         }
         Ok(())
     }
@@ -716,7 +809,7 @@ impl Keeper {
             shard,
             shards: self.shards(),
             salt: random_salt()?,
-            unix_ms: unix_ms(),
+            unix_ms: system_ms(),
             seed: self.options.seed,
             hash_tags: self.options.hash_tags,
             free: [0; FREE_BYTES],
@@ -735,7 +828,7 @@ impl Keeper {
             engine: self.manifest.engine,
             base,
             files,
-            unix_ms: unix_ms(),
+            unix_ms: system_ms(),
             keys,
             log: self.generation,
         }
@@ -743,15 +836,13 @@ impl Keeper {
 
     /// Begins a file that was made.
     fn file_at(&self, path: &Path, super_block: &SuperBlock) -> Result<JournalFile> {
-        let disk = RingDisk::open(path, u64::MAX, DEPTH);
-        let disk = disk.map_err(|error| StorageError::io(path, "open", &error))?;
-        let disk: Box<dyn Disk + Send> = Box::new(disk);
+        let disk = self.directory.disk(path, DEPTH)?;
         let key = self.options.key.as_ref();
         Ok(FileWriter::new(disk, super_block, key, BUFFERS))
     }
 
     /// Begins a generation: all shards go on in new logs.
-    fn begin_generation(&mut self) -> Result<()> {
+    async fn begin_generation(&mut self) -> Result<()> {
         let generation = self.generation + 1;
         // A number whose files were made in part is not used again.
         self.generation = generation;
@@ -787,7 +878,7 @@ impl Keeper {
             file: Box::new(file),
             sync,
         });
-        let is_one_moment = self.order_at_once(commands.collect(), false)?;
+        let is_one_moment = self.order_at_once(commands.collect(), false).await?;
         if !is_one_moment {
             tracing::warn!(
                 generation,
@@ -797,17 +888,17 @@ impl Keeper {
         Ok(())
     }
 
-    fn snapshot(&mut self) -> Result<SnapshotSummary> {
+    async fn snapshot(&mut self) -> Result<SnapshotSummary> {
         let began = Instant::now();
         self.state.stats().is_saving = true;
         self.base_at = self.appended();
-        let outcome = self.write_generation(began);
+        let outcome = self.write_generation(began).await;
         let mut stats = self.state.stats();
         stats.is_saving = false;
         match &outcome {
             Ok(summary) => {
                 stats.last = Some(*summary);
-                stats.last_unix_ms = unix_ms();
+                stats.last_unix_ms = system_ms();
                 stats.last_error = None;
                 stats.snapshots += 1;
                 stats.note_last(&self.manifest);
@@ -829,7 +920,7 @@ impl Keeper {
                 if !self.is_stopping() {
                     tracing::error!(%error, "no snapshot was made");
                     stats.failed_snapshots += 1;
-                    stats.failed_unix_ms = unix_ms();
+                    stats.failed_unix_ms = system_ms();
                 }
                 stats.last_error = Some(error.to_string());
                 self.failed_at = Some(Instant::now());
@@ -839,16 +930,15 @@ impl Keeper {
         outcome
     }
 
-    fn write_generation(&mut self, began: Instant) -> Result<SnapshotSummary> {
-        self.begin_generation()?;
+    async fn write_generation(&mut self, began: Instant) -> Result<SnapshotSummary> {
+        self.begin_generation().await?;
         let generation = self.generation;
-        let written = self.write_bases(generation);
-        let written = written.and_then(|files| {
-            self.settle_logs()?;
-            Ok(files)
-        });
+        let written = match self.write_bases(generation).await {
+            Ok(files) => self.settle_logs().await.map(|()| files),
+            Err(error) => Err(error),
+        };
         let written = match (written, self.options.log) {
-            (Ok(files), LogPolicy::Off) => self.end_logs(generation).map(|()| files),
+            (Ok(files), LogPolicy::Off) => self.end_logs(generation).await.map(|()| files),
             (written, _) => written,
         };
         let files = match written {
@@ -856,7 +946,7 @@ impl Keeper {
             Err(error) => {
                 if self.options.log == LogPolicy::Off {
                     // Without its base the log is of no use.
-                    self.order_all(|| JournalCommand::GiveUp)?;
+                    self.order_all(|| JournalCommand::GiveUp).await?;
                 }
                 self.directory.remove_leftovers()?;
                 return Err(error);
@@ -864,9 +954,13 @@ impl Keeper {
         };
         let keys = files.iter().map(|(summary, _)| summary.keys).sum();
         let named = files.iter().map(|&(_, file)| file).collect();
+        if farcore_tuning::mutated!("removed-before-manifest") {
+            let _ = self.directory.remove_before(generation);
+        }
         self.write_manifest(self.manifest_of(generation, named, keys))?;
         self.logs.retain(|&(of, _)| of >= generation);
-        self.order_all(|| JournalCommand::Settled { generation })?;
+        self.order_all(|| JournalCommand::Settled { generation })
+            .await?;
         let kept = self.options.snapshots_kept;
         if let Err(error) = self.directory.keep(&self.manifest, kept) {
             tracing::warn!(%error, "files that are not needed were not removed");
@@ -916,13 +1010,13 @@ impl Keeper {
     }
 
     /// Restores what is lost, from files.
-    fn repair(&mut self) -> Result<RepairSummary> {
+    async fn repair(&mut self) -> Result<RepairSummary> {
         let began = Instant::now();
         if self.options.log == LogPolicy::Off {
             return Err(Error::RepairNeedsLog);
         }
         self.state.stats().is_repairing = true;
-        let repaired = self.repair_from_files();
+        let repaired = self.repair_from_files().await;
         self.repairs.ended = Some(Instant::now());
         let mut stats = self.state.stats();
         stats.is_repairing = false;
@@ -954,20 +1048,22 @@ impl Keeper {
     }
 
     /// Restores what is lost; returns how many keys, or `None` if nothing is lost.
-    fn repair_from_files(&mut self) -> Result<Option<u64>> {
+    async fn repair_from_files(&mut self) -> Result<Option<u64>> {
         if self.ports().any(|port| port.is_failing() || port.is_lost()) {
             // What a log lacks is not known.
             return Err(Error::JournalFailed);
         }
         self.repairs.seen = self.losses();
-        self.order_all(|| JournalCommand::BeginRepair)?;
+        self.order_all(|| JournalCommand::BeginRepair).await?;
         if self.ports().all(JournalPort::is_repaired) {
-            self.order_all(|| JournalCommand::EndRepair { is_complete: false })?;
+            self.order_all(|| JournalCommand::EndRepair { is_complete: false })
+                .await?;
             return Ok(None);
         }
-        let repaired = self.restore_lost();
+        let repaired = self.restore_lost().await;
         let is_complete = repaired.is_ok();
-        self.order_all(|| JournalCommand::EndRepair { is_complete })?;
+        self.order_all(|| JournalCommand::EndRepair { is_complete })
+            .await?;
         let keys = repaired?;
         match self.ports().all(JournalPort::is_repaired) {
             true => Ok(Some(keys)),
@@ -976,11 +1072,12 @@ impl Keeper {
     }
 
     /// Has what the files say of lost keys sent to their shards.
-    fn restore_lost(&mut self) -> Result<u64> {
+    async fn restore_lost(&mut self) -> Result<u64> {
         let last = self.generation;
         // What was logged until now is in files that are finished.
-        self.begin_generation()?;
-        self.wait(|| self.ports().all(|port| port.is_finished(last)))?;
+        self.begin_generation().await?;
+        self.wait(|| self.ports().all(|port| port.is_finished(last)))
+            .await?;
         let base = self.manifest.base;
         let bases = (0..).zip(&self.manifest.files).map(|(shard, _)| Source {
             kind: FileKind::Base,
@@ -995,13 +1092,14 @@ impl Keeper {
         let mut core = 0;
         let send = async |items: Vec<RepairRequest>| {
             core = (core + 1) % self.shared.cores_shared.len();
-            self.send_items(core, items)
+            self.send_items(core, items).await
         };
-        block_on(Repairer::run(&sources, self.options.key.as_ref(), send))
+        let files = (&*self.directory, self.options.key.as_ref());
+        Repairer::run(&sources, files, send).await
     }
 
     /// Sends requests of a repair from a core, and rests as long as that took.
-    fn send_items(&self, core: usize, items: Vec<RepairRequest>) -> Result<Vec<bool>> {
+    async fn send_items(&self, core: usize, items: Vec<RepairRequest>) -> Result<Vec<bool>> {
         let began = Instant::now();
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
@@ -1011,23 +1109,25 @@ impl Keeper {
             answers
         };
         let task = spawn_on_core(&self.shared, core, job)?;
-        self.wait(|| is_done.load(Ordering::Acquire))?;
-        let answers = task.join().and_then(|answers| answers);
-        thread::sleep(began.elapsed().min(REPAIR_REST_MAX));
+        self.wait(|| is_done.load(Ordering::Acquire)).await?;
+        let answers = task.await.and_then(|answers| answers);
+        sleep(began.elapsed().min(REPAIR_REST_MAX)).await;
         answers
     }
 
     /// Ends the logs of a generation, which are finished then.
-    fn end_logs(&self, generation: u64) -> Result<()> {
+    async fn end_logs(&self, generation: u64) -> Result<()> {
         let commands = (0..self.shards()).map(|_| JournalCommand::End).collect();
-        self.order_at_once(commands, false)?;
+        self.order_at_once(commands, false).await?;
         self.wait(|| self.ports().all(|port| port.is_finished(generation)))
+            .await
     }
 
     /// Has the base of each shard written.
-    fn write_bases(&self, generation: u64) -> Result<Vec<(BaseSummary, BaseFile)>> {
+    async fn write_bases(&self, generation: u64) -> Result<Vec<(BaseSummary, BaseFile)>> {
         let cores = || self.shared.cores_shared.iter();
-        self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))?;
+        self.wait(|| !cores().any(|core| core.command_port.journal.has_old_drafts()))
+            .await?;
         let mut tasks: Vec<Task<Result<(BaseSummary, JournalFile)>>> = Vec::new();
         self.state.bases.store(0, Ordering::Release);
         let paths = self
@@ -1038,6 +1138,7 @@ impl Keeper {
             let mut super_block = self.super_block(FileKind::Base, generation, shard)?;
             let since = core.command_port.journal.since();
             super_block.free[..8].copy_from_slice(&since.to_le_bytes());
+            super_block.free[RUN].copy_from_slice(&self.run);
             let file = (self.file_at(&path, &super_block)?, path);
             let state = Arc::clone(&self.state);
             let job = move |core: Core| async move {
@@ -1053,13 +1154,13 @@ impl Keeper {
         }
         // A job that ends without having written its base is seen when it is joined.
         while self.state.bases.load(Ordering::Acquire) < tasks.len() && !self.is_stopping() {
-            thread::sleep(WAIT);
-            self.mark_if_due();
+            sleep(WAIT).await;
+            self.mark_if_due().await;
         }
-        let outcomes: Vec<_> = tasks
-            .into_iter()
-            .map(|task| task.join().and_then(|done| done))
-            .collect();
+        let mut outcomes = Vec::new();
+        for task in tasks {
+            outcomes.push(task.await.and_then(|done| done));
+        }
         outcomes
             .into_iter()
             .map(|outcome| {
@@ -1074,8 +1175,8 @@ impl Keeper {
     }
 
     /// Waits until all that was appended until now is durable, and loaded after a crash.
-    fn settle_logs(&self) -> Result<()> {
-        self.mark()?;
+    async fn settle_logs(&self) -> Result<()> {
+        self.mark().await?;
         let cores = || self.shared.cores_shared.iter();
         let appended: Vec<u64> = cores()
             .map(|core| core.command_port.journal.appended())
@@ -1085,5 +1186,6 @@ impl Keeper {
                 .zip(&appended)
                 .all(|(core, &until)| core.command_port.journal.synced() >= until)
         })
+        .await
     }
 }

@@ -1,8 +1,13 @@
 //! Which logs of a data directory go on where those before end, as their super blocks say.
 //!
+//! Where answers wait for the disk, the logs of a process are rows of their own, one a shard: what
+//! one shard has answered is in its log, however far another one's is. Else all of them are loaded
+//! as far as the first one goes.
+//!
 //! - I1: logs are of a store only if each generation of them goes on where the one before ends. One
 //!   that is missing between them is an error.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::cipher::EncryptionKey;
@@ -17,6 +22,11 @@ pub(super) const KEEPS_ALL_AT: usize = 16;
 
 /// Where it names the process that wrote the log.
 pub(super) const RUN: std::ops::Range<usize> = 24..32;
+
+/// The process that wrote a file.
+fn run_of(of: &SuperBlock) -> [u8; 8] {
+    of.free[RUN].first_chunk().copied().unwrap_or_default()
+}
 
 /// True if a log has all that was answered.
 pub(super) fn keeps_all(of: &SuperBlock) -> bool {
@@ -62,8 +72,10 @@ impl Follows {
 pub(super) struct LogSequence {
     /// The generation whose logs end where the next one's begin, if there is one.
     pub(super) last: Option<u64>,
-    /// The process of these logs, and whether they were finished.
-    before: Option<([u8; 8], bool)>,
+    /// The process of these logs.
+    run: Option<[u8; 8]>,
+    /// Its shards of which a log was not finished: what follows of them holds nothing that counts.
+    broken: BTreeSet<u16>,
 }
 
 impl LogSequence {
@@ -73,14 +85,14 @@ impl LogSequence {
     /// # Errors
     /// One of them is missing, damaged, or not the one that its name says.
     pub(super) fn goes_on(
-        &self,
+        &mut self,
         (directory, key): Files<'_>,
         base: u64,
         (generation, shards): (u64, &[u16]),
     ) -> Result<bool, StorageError> {
         for &shard in shards {
             let path = directory.path_of(FileKind::Log, generation, shard);
-            match FileReader::open(&path, key) {
+            match directory.reader(&path, key) {
                 Ok(reader) => {
                     check_name(&reader, (FileKind::Log, generation, shard), &path)?;
                     let of = reader.super_block();
@@ -90,10 +102,13 @@ impl LogSequence {
                     let follows = Follows::of(of);
                     if let Follows::Generation(before) = follows
                         && generation > base
-                        && !directory.path_of(FileKind::Log, before, 0).exists()
+                        && !directory.has(FileKind::Log, before, 0)
                     {
                         let path = directory.path_of(FileKind::Log, before, 0);
                         return Err(StorageError::Missing { path });
+                    }
+                    if self.run.is_none_or(|run| run != of.free[RUN]) {
+                        self.broken.clear();
                     }
                     return Ok(match follows {
                         _ if generation == base => true,
@@ -101,9 +116,8 @@ impl LogSequence {
                         Follows::Nothing => base == 0 && self.last.is_none(),
                         // In the logs of one process none is missing before another.
                         Follows::Generation(before) => {
-                            let is_whole = self
-                                .before
-                                .is_none_or(|(run, is_whole)| is_whole || run != of.free[RUN]);
+                            let is_one_row = farcore_tuning::mutated!("rows-end-together");
+                            let is_whole = self.broken.is_empty() || keeps_all(of) && !is_one_row;
                             self.last == Some(before) && is_whole
                         }
                     });
@@ -112,26 +126,39 @@ impl LogSequence {
                 Err(error) => return Err(error),
             }
         }
-        // None of them holds anything.
-        Ok(false)
+        // None of them holds anything. What follows the base's own log goes on from the base.
+        Ok(generation == base && base > 0)
     }
 
-    /// Adds the logs of a generation; whether all that were begun were finished.
+    /// Begins with a base: the process that wrote it.
+    pub(super) fn begin(&mut self, base: &SuperBlock) {
+        self.run = Some(run_of(base));
+    }
+
+    /// The shards of a generation that goes on whose own logs go on.
+    pub(super) fn unbroken(&self, shards: &[u16]) -> Vec<u16> {
+        let is_broken = |shard: &u16| self.broken.contains(shard);
+        let unbroken = shards.iter().filter(|shard| !is_broken(shard));
+        unbroken.copied().collect()
+    }
+
+    /// Adds the logs of a generation; those of them that were not finished.
     pub(super) fn add(
         &mut self,
         (directory, key): Files<'_>,
         (generation, shards): (u64, &[u16]),
-        is_finished: bool,
+        unfinished: &BTreeSet<u16>,
     ) {
-        let (mut run, mut is_whole) = ([0; 8], is_finished);
+        let mut run = self.run;
+        self.broken.extend(unfinished);
         for &shard in shards {
-            match FileReader::open(&directory.path_of(FileKind::Log, generation, shard), key) {
-                Ok(reader) => run.copy_from_slice(&reader.super_block().free[RUN]),
-                Err(_) => is_whole = false,
+            match directory.reader(&directory.path_of(FileKind::Log, generation, shard), key) {
+                Ok(reader) => run = Some(run_of(reader.super_block())),
+                Err(_) => drop(self.broken.insert(shard)),
             }
         }
         self.last = Some(generation);
-        self.before = Some((run, is_whole));
+        self.run = run;
     }
 }
 

@@ -26,6 +26,7 @@ mod repair_batch;
 mod salvage;
 mod steps;
 mod tree_versions;
+mod waits;
 
 pub use self::check::{DirectoryReport, FileReport, FileState};
 pub use self::durability::{Durability, LoadFigures};

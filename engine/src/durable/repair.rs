@@ -21,10 +21,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::load::Until;
+use super::log_sequence::Files;
 use super::repair_batch::RepairRequest;
 use super::steps::{Steps, entries, since_of};
 use super::tree_versions::TreeVersions;
-use crate::cipher::EncryptionKey;
 use crate::error::{Error, Result, StorageError};
 use crate::journal::{
     Entry, EntryBody, EntryKind, NodePatch, PatchedNodes, Patches, PutPatch, StepHead,
@@ -32,7 +32,7 @@ use crate::journal::{
 };
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
-use crate::storage::{FileKind, FileReader, SuperBlock};
+use crate::storage::{FileKind, SuperBlock};
 use crate::tree::{NodeNumber, Nodes, TreeRoot, Unread};
 
 /// Bytes of requests that are sent at once, about.
@@ -189,7 +189,7 @@ struct KeptLong {
 
 /// A repair under way.
 pub(super) struct Repairer<'a, S> {
-    key: Option<&'a EncryptionKey>,
+    files: Files<'a>,
     /// Sends requests to the shards, and returns which were answered with yes.
     send: S,
     part: Part,
@@ -222,13 +222,9 @@ where
     /// # Errors
     /// A file cannot be read, or is damaged; something was lost meanwhile; a shard has no room.
     /// What was restored until then stays.
-    pub(super) async fn run(
-        sources: &[Source],
-        key: Option<&'a EncryptionKey>,
-        send: S,
-    ) -> Result<u64> {
+    pub(super) async fn run(sources: &[Source], files: Files<'a>, send: S) -> Result<u64> {
         let mut repairer = Self {
-            key,
+            files,
             send,
             part: Part::default(),
             known: HashMap::new(),
@@ -295,7 +291,8 @@ where
         probes: bool,
         take: fn(&mut Self, &SuperBlock, &Entry<'_>) -> std::result::Result<(), Halted>,
     ) -> std::result::Result<(), Halted> {
-        let reader = match FileReader::open(&source.path, self.key) {
+        let (directory, key) = self.files;
+        let reader = match directory.reader(&source.path, key) {
             Ok(reader) => reader,
             // Killed before its first block was durable: it holds nothing.
             Err(StorageError::NotBegun { .. })

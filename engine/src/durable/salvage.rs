@@ -12,7 +12,7 @@
 //! - I1: nothing is destroyed: what is changed or left out lies in a folder of its own.
 //! - I2: an engine opens with what all shards held at one moment, before the damage.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ use super::steps::{Steps, entries};
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::error::{Result, StorageError};
 use crate::journal::EntryBody;
-use crate::storage::{Directory, FileKind, FileReader, Manifest};
+use crate::storage::{Directory, FileKind, Manifest};
 
 /// Lost keys that are named, at most.
 const NAMED_KEYS_MAX: usize = 1_000_000;
@@ -150,6 +150,10 @@ impl Salvage {
             }
         }
         let (mut sequence, mut is_over) = (LogSequence::default(), false);
+        if base > 0 {
+            let first = directory.path_of(FileKind::Base, base, 0);
+            sequence.begin(directory.reader(&first, key)?.super_block());
+        }
         let of_base: Vec<u16> = (0..).take(manifest.files.len()).collect();
         if base > 0 && files.logs.get(&base) != Some(&of_base) {
             let path = directory.path_of(FileKind::Log, base, 0);
@@ -175,12 +179,15 @@ impl Salvage {
                 // A file of it cannot be opened, which is found again below.
                 Err(_) => {}
             }
-            let mut is_finished = true;
+            let unbroken = sequence.unbroken(shards);
+            let mut unfinished = BTreeSet::new();
             for &shard in shards {
                 let read = read_log(directory, key, (generation, shard));
-                is_finished &= read.is_finished;
+                if !read.is_finished {
+                    unfinished.insert(shard);
+                }
                 if let Some(error) = read.damage {
-                    let bytes = std::fs::metadata(path(&shard)).map_or(0, |file| file.len());
+                    let bytes = directory.length(&path(&shard)).unwrap_or(0);
                     self.unreadable_bytes += bytes.saturating_sub(read.at);
                     self.damage.push(error);
                     let at = read.at;
@@ -192,8 +199,8 @@ impl Salvage {
                     is_over = true;
                 }
             }
-            sequence.add((directory, key), (generation, shards), is_finished);
-            work.last = Some((generation, shards.clone()));
+            sequence.add((directory, key), (generation, shards), &unfinished);
+            work.last = Some((generation, unbroken));
         }
         if manifest.log > work.last.as_ref().map_or(0, |last| last.0) && !is_over {
             let path = directory.path_of(FileKind::Log, manifest.log, 0);
@@ -227,7 +234,7 @@ impl Salvage {
             }
         }
         for path in &work.left {
-            lost.add_all(path, key);
+            lost.add_all(directory, path, key);
             directory.move_into(path, &folder)?;
         }
         if manifest.base > 0 && work.last.is_none() {
@@ -254,7 +261,7 @@ fn check_base(
 ) -> std::result::Result<(), StorageError> {
     for (shard, file) in (0..).zip(&manifest.files) {
         let path = directory.path_of(FileKind::Base, manifest.base, shard);
-        let reader = FileReader::open(&path, key)?;
+        let reader = directory.reader(&path, key)?;
         check_name(&reader, (FileKind::Base, manifest.base, shard), &path)?;
         let mut steps = Steps::new(reader, &path);
         while steps.next()?.is_some() {}
@@ -277,7 +284,7 @@ fn read_log(
     (generation, shard): (u64, u16),
 ) -> ReadLog {
     let path = directory.path_of(FileKind::Log, generation, shard);
-    let opened = FileReader::open(&path, key).and_then(|reader| {
+    let opened = directory.reader(&path, key).and_then(|reader| {
         check_name(&reader, (FileKind::Log, generation, shard), &path)?;
         Ok(reader)
     });
@@ -320,8 +327,8 @@ impl LostKeys {
 
     /// Adds those of a file that is left out, as far as it can be read. A snapshot is none: the one
     /// before, with its logs, has the same keys.
-    fn add_all(&mut self, path: &Path, key: Option<&EncryptionKey>) {
-        let Ok(reader) = FileReader::open(path, key) else {
+    fn add_all(&mut self, directory: &Directory, path: &Path, key: Option<&EncryptionKey>) {
+        let Ok(reader) = directory.reader(path, key) else {
             return;
         };
         if reader.super_block().kind == FileKind::Base {
@@ -342,7 +349,7 @@ impl LostKeys {
         until: Until,
     ) {
         let path = directory.path_of(FileKind::Log, generation, shard);
-        let Ok(reader) = FileReader::open(&path, key) else {
+        let Ok(reader) = directory.reader(&path, key) else {
             return;
         };
         let (mut steps, mut is_behind) = (Steps::new(reader, &path), until == Until::Start);

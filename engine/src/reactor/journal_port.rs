@@ -1,7 +1,7 @@
 //! What other threads tell a core about its journal, and what the core says of it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::SegQueue;
 use farcore_tuning::{Histogram, HistogramSnapshot};
@@ -22,6 +22,32 @@ pub(crate) enum JournalSync {
     Always,
 }
 
+/// The section of all shards under which a mark is made: held by a job of the first core.
+#[derive(Clone, Debug)]
+pub(crate) struct MarkSection {
+    client: u16,
+    is_over: Arc<AtomicBool>,
+}
+
+impl MarkSection {
+    /// That of a client of the first core.
+    pub(crate) fn new(client: u16) -> Self {
+        let is_over = Arc::default();
+        Self { client, is_over }
+    }
+
+    /// It is left from now on.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// The client, unless it leaves.
+    pub(super) fn client(&self) -> Option<u16> {
+        let is_over = self.is_over.load(Ordering::Acquire);
+        (!is_over).then_some(self.client)
+    }
+}
+
 /// What a core is to do.
 #[derive(Debug)]
 pub(crate) enum JournalCommand {
@@ -33,8 +59,12 @@ pub(crate) enum JournalCommand {
         file: Box<JournalFile>,
         sync: JournalSync,
     },
-    /// All shards are at rest: this is noted under a number, and made durable at once.
-    Mark { number: u64 },
+    /// All shards are at rest: this is noted under a number, and made durable at once. A shard
+    /// whose section is not held by the keeper any more notes nothing.
+    Mark {
+        number: u64,
+        by: Option<MarkSection>,
+    },
     /// Changes are not kept from now on. The file is finished.
     End,
     /// Changes are not kept from now on, and those that were are of no use.

@@ -142,6 +142,7 @@ impl Journaling {
         shard: &mut Shard<E>,
         now_ns: u64,
         (is_idle, is_at_rest): (bool, bool),
+        holds_section: &impl Fn(u16) -> bool,
     ) -> bool {
         let mut busy = false;
         if !self.holds {
@@ -151,7 +152,7 @@ impl Journaling {
             && self.next.is_none()
             && let Some(command) = self.port.take()
         {
-            self.carry_out(shard, command);
+            self.carry_out(shard, command, holds_section);
             self.port.note_done();
             busy = true;
         }
@@ -188,7 +189,18 @@ impl Journaling {
         }
     }
 
-    fn carry_out<E: Endpoint>(&mut self, shard: &mut Shard<E>, command: JournalCommand) {
+    /// True if a file was given up that no base stands in for yet.
+    fn is_lost(&self) -> bool {
+        let mut files = self.file.iter().chain(&self.closing);
+        files.any(|open| open.file.needs_new_file())
+    }
+
+    fn carry_out<E: Endpoint>(
+        &mut self,
+        shard: &mut Shard<E>,
+        command: JournalCommand,
+        holds_section: &impl Fn(u16) -> bool,
+    ) {
         match command {
             JournalCommand::EndLoading { ceiling } => shard.end_loading(ceiling),
             JournalCommand::Begin {
@@ -196,6 +208,11 @@ impl Journaling {
                 file,
                 sync,
             } => {
+                let may_wait = farcore_tuning::mutated!("drafts-kept");
+                if self.gates() && self.is_lost() && !may_wait {
+                    // Their clients wait for answers that wait for the base, which waits for them.
+                    shard.end_drafts();
+                }
                 shard.start_journal(sync != JournalSync::Always);
                 let start = shard.journal().map_or(0, |journal| journal.appended());
                 self.sync = sync;
@@ -216,9 +233,15 @@ impl Journaling {
                     self.next = Some(open);
                 }
             }
-            JournalCommand::Mark { number } => {
-                shard.mark_journal(number);
-                self.synced_ns = 0;
+            JournalCommand::Mark { number, by } => {
+                // The section may have been lost, and clients served since.
+                let client = by.and_then(|section| section.client());
+                if client.is_some_and(holds_section)
+                    || farcore_tuning::mutated!("marked-without-section")
+                {
+                    shard.mark_journal(number);
+                    self.synced_ns = 0;
+                }
             }
             JournalCommand::End => self.ended = shard.end_journal(),
             JournalCommand::GiveUp => {
@@ -348,7 +371,7 @@ impl Journaling {
             }
             return;
         }
-        let is_lost = files().any(|open| open.file.needs_new_file());
+        let is_lost = self.is_lost();
         if !self.is_failing {
             let error = files().find_map(|open| open.file.error().copied());
             tracing::error!(
@@ -377,7 +400,8 @@ impl Journaling {
         // What a file that is given up lacks, a base will have: the keeper does not wait for it.
         let kept = files().filter(|open| !open.file.needs_new_file());
         let settled = kept.map(OpenFile::synced).min().unwrap_or(appended);
-        self.holds = self.gates() && synced < appended;
+        let may_leave = farcore_tuning::mutated!("answered-before-synced");
+        self.holds = self.gates() && synced < appended && !may_leave;
         // While the disk fails requests are served: changes are refused, and all answers wait.
         let is_over = self.syncing.is_some_and(|until| synced >= until);
         if is_over || self.is_failing || !self.gates() {

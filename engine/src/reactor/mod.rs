@@ -69,7 +69,9 @@ pub(crate) use self::current::simulated;
 pub(crate) use self::current::{is_core, is_core_of, serve_current_core};
 pub(crate) use self::job::Job;
 pub use self::job::Task;
-pub(crate) use self::journal_port::{JournalCommand, JournalFile, JournalPort, JournalSync};
+pub(crate) use self::journal_port::{
+    JournalCommand, JournalFile, JournalPort, JournalSync, MarkSection,
+};
 pub(crate) use self::lent_reactor::{LentReactor, LoanOutcome};
 pub(crate) use self::replies::NO_CLIENT;
 pub(crate) use self::service::{start, yield_now};
@@ -495,7 +497,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         if self.journaling.is_active() {
             let is_at_rest = self.shard.is_quiet() && self.has_nothing_waiting();
             let rests = (!busy, is_at_rest);
-            busy |= self.journaling.run(&mut self.shard, now_ns, rests);
+            // The keeper's job is a client of the first core.
+            let lane = if self.own == 0 { OWN_LANE } else { 0 };
+            let sections = &self.sections;
+            let holds = |client| sections.is_holder(lane, client);
+            busy |= self.journaling.run(&mut self.shard, now_ns, rests, &holds);
             self.replies.keeps_all = self.journaling.gates();
         }
         if !self.journaling.holds {
@@ -622,6 +628,12 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
     #[cfg(feature = "simulation")]
     pub(crate) fn check(&self) {
         self.shard.check();
+    }
+
+    /// How far the journal is, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn journal_state(&self) -> String {
+        format!("{:?}", self.journaling)
     }
 
     /// The shard, for a simulation.

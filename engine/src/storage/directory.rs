@@ -22,7 +22,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::manifest::{MANIFEST_BYTES_MAX, Manifest};
+use super::medium::Medium;
+use super::reader::FileReader;
 use super::super_block::FileKind;
+use crate::cipher::EncryptionKey;
+use crate::disk::Disk;
 use crate::error::StorageError;
 
 /// The generation of a store's first logs.
@@ -41,6 +45,7 @@ type Result<T> = std::result::Result<T, StorageError>;
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
+    medium: Medium,
     /// Locked until it is closed; `None` if it was not there for a reader.
     _lock: Option<File>,
 }
@@ -113,7 +118,7 @@ impl Directory {
             let made = builder.recursive(true).mode(0o700).create(path);
             made.map_err(failed("mkdir"))?;
             for parent in missing.into_iter().filter_map(Path::parent) {
-                sync(parent)?;
+                Medium::System.sync_names(parent)?;
             }
         }
         let path = path.canonicalize().map_err(failed("realpath"))?;
@@ -129,8 +134,23 @@ impl Directory {
         lock.set_len(0).map_err(failed("truncate"))?;
         let text = format!("{}\n", std::process::id());
         lock.write_all(text.as_bytes()).map_err(failed("write"))?;
-        let _lock = Some(lock);
-        Ok(Self { path, _lock })
+        Ok(Self {
+            path,
+            medium: Medium::System,
+            _lock: Some(lock),
+        })
+    }
+
+    /// The only directory of a simulated disk, by a name for messages.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(path: &Path, medium: Medium) -> Self {
+        let path = path.to_owned();
+        let _lock = None;
+        Self {
+            path,
+            medium,
+            _lock,
+        }
     }
 
     /// Takes a directory for this process to read, and changes nothing in it.
@@ -147,12 +167,55 @@ impl Directory {
             Err(error) => return Err(StorageError::io(&name, "open", &error)),
             Ok(lock) => Some(locked(lock, &path)?),
         };
-        Ok(Self { path, _lock })
+        let medium = Medium::System;
+        Ok(Self {
+            path,
+            medium,
+            _lock,
+        })
     }
 
     /// The path of a file, whether it is there or not.
     pub(crate) fn path_of(&self, kind: FileKind, generation: u64, shard: u16) -> PathBuf {
         self.path.join(name_of(kind, generation, shard))
+    }
+
+    /// True if a file is there.
+    pub(crate) fn has(&self, kind: FileKind, generation: u64, shard: u16) -> bool {
+        let path = self.path_of(kind, generation, shard);
+        self.medium.exists(&path)
+    }
+
+    /// Bytes that a file has.
+    ///
+    /// # Errors
+    /// It is not there, or the directory cannot be read.
+    pub(crate) fn length(&self, path: &Path) -> Result<u64> {
+        self.medium.length(path)
+    }
+
+    /// Opens a file to read it from its beginning.
+    ///
+    /// # Errors
+    /// Those of [`FileReader::open`].
+    pub(crate) fn reader(&self, path: &Path, key: Option<&EncryptionKey>) -> Result<FileReader> {
+        FileReader::open_on(&self.medium, path, key)
+    }
+
+    /// Opens a file that was made to write it, with this many requests at once.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn disk(&self, path: &Path, depth: u16) -> Result<Box<dyn Disk + Send>> {
+        self.medium.disk(path, depth)
+    }
+
+    /// Makes what a file holds survive a crash.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub(crate) fn sync_file(&self, path: &Path) -> Result<()> {
+        self.medium.sync_file(path)
     }
 
     /// Makes files of one generation that are not there yet, empty ones, which are in the directory
@@ -169,12 +232,12 @@ impl Directory {
         let mut paths = Vec::new();
         for shard in shards {
             let path = self.path_of(kind, generation, shard);
-            let mut options = OpenOptions::new();
-            let made = options.write(true).create_new(true).mode(0o600).open(&path);
-            made.map_err(|error| StorageError::io(&path, "create", &error))?;
+            self.medium.create(&path)?;
             paths.push(path);
         }
-        sync(&self.path)?;
+        if !farcore_tuning::mutated!("created-not-synced") {
+            self.medium.sync_names(&self.path)?;
+        }
         Ok(paths)
     }
 
@@ -184,7 +247,7 @@ impl Directory {
     /// The directory cannot be read.
     pub(crate) fn files(&self) -> Result<Files> {
         let mut files = Files::default();
-        for name in self.names()? {
+        for name in self.medium.names(&self.path)? {
             let Some((kind, generation, shard)) = named(&name) else {
                 continue;
             };
@@ -197,17 +260,6 @@ impl Directory {
         let shards = files.bases.values_mut().chain(files.logs.values_mut());
         shards.for_each(|shards| shards.sort_unstable());
         Ok(files)
-    }
-
-    fn names(&self) -> Result<Vec<String>> {
-        let failed = |error| StorageError::io(&self.path, "readdir", &error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            // A name that is no text is not one of a store's files.
-            names.extend(name.into_string().ok());
-        }
-        Ok(names)
     }
 
     /// What it holds: the manifest, and all files.
@@ -226,10 +278,9 @@ impl Directory {
         self.check_logs(&manifest, &files)?;
         for (shard, file) in (0..).zip(&manifest.files) {
             let path = self.path_of(FileKind::Base, manifest.base, shard);
-            let found = fs::metadata(&path);
-            let found = found.map_err(|error| StorageError::io(&path, "stat", &error))?;
-            if found.len() != file.bytes {
-                let at = found.len().min(file.bytes);
+            let found = self.medium.length(&path)?;
+            if found != file.bytes {
+                let at = found.min(file.bytes);
                 let reason = "it has another length than the manifest says";
                 return Err(StorageError::Corrupt { path, at, reason });
             }
@@ -268,7 +319,7 @@ impl Directory {
         };
         let mut bases = files.bases.iter().map(|base| named(FileKind::Base, base));
         let mut logs = later.map(|log| named(FileKind::Log, log));
-        let is_there = self.path.join(MANIFEST_OLD).exists();
+        let is_there = self.medium.exists(&self.path.join(MANIFEST_OLD));
         let old = is_there.then(|| MANIFEST_OLD.to_owned());
         let file = bases.next().or_else(|| logs.next()).or(old);
         let directory = self.path.clone();
@@ -307,7 +358,7 @@ impl Directory {
 
     /// The generations of snapshots whose manifests are kept beside the one that counts, rising.
     fn kept(&self) -> Result<Vec<u64>> {
-        let names = self.names()?;
+        let names = self.medium.names(&self.path)?;
         let generation = |name: &String| {
             let digits = name.strip_prefix(MANIFEST)?.strip_prefix('-')?;
             let generation = digits.parse().ok()?;
@@ -332,7 +383,7 @@ impl Directory {
         let older = kept.len().saturating_sub(count.max(1));
         let first = if count > 1 { older } else { kept.len() };
         for &generation in &kept[..first] {
-            remove(&self.path.join(kept_name(generation)))?;
+            self.medium.remove(&self.path.join(kept_name(generation)))?;
         }
         let oldest = kept.get(first).copied().unwrap_or(manifest.base);
         self.remove_before(oldest.min(manifest.base))
@@ -340,18 +391,13 @@ impl Directory {
 
     fn manifest_at(&self, name: &str) -> Result<Option<Manifest>> {
         let path = self.path.join(name);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|error| StorageError::io(&path, "open", &error))?,
+        let Some(bytes) = self.medium.read_first(&path, MANIFEST_BYTES_MAX)? else {
+            return Ok(None);
         };
         let damaged = |reason| StorageError::Manifest {
             path: path.clone(),
             reason,
         };
-        let mut bytes = Vec::new();
-        file.take(MANIFEST_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|error| StorageError::io(&path, "read", &error))?;
         let text = String::from_utf8(bytes).map_err(|_| damaged("it is no text".to_owned()))?;
         Manifest::parse(&text).map(Some).map_err(damaged)
     }
@@ -365,34 +411,26 @@ impl Directory {
         let path = self.path.join(MANIFEST);
         let old = self.path.join(MANIFEST_OLD);
         let temporary = self.path.join(format!("{MANIFEST}{TEMPORARY}"));
-        let failed = |call| {
-            let temporary = &temporary;
-            move |error| StorageError::io(temporary, call, &error)
-        };
         self.write_text(&temporary, &manifest.text())?;
-        if path.exists() {
+        if self.medium.exists(&path) {
             // A second name for the one that is, or a copy, so that it is there until the rename.
-            remove(&old)?;
-            fs::hard_link(&path, &old)
-                .or_else(|_| fs::copy(&path, &old).map(drop))
-                .map_err(|error| StorageError::io(&old, "link", &error))?;
+            self.medium.remove(&old)?;
+            self.medium.link(&path, &old)?;
         }
-        fs::rename(&temporary, &path).map_err(failed("rename"))?;
-        sync(&self.path)
+        self.medium.rename(&temporary, &path)?;
+        self.medium.sync_names(&self.path)
     }
 
-    /// Writes a file that is whole once this returns.
+    /// Writes a file that is whole, and has its name, once this returns.
+    ///
+    /// # Errors
+    /// It cannot be written.
     pub(crate) fn write_text(&self, path: &Path, text: &str) -> Result<()> {
-        let failed = |call| move |error| StorageError::io(path, call, &error);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(path).map_err(failed("create"))?;
-        file.write_all(text.as_bytes()).map_err(failed("write"))?;
-        file.sync_all().map_err(failed("fsync"))?;
-        sync(path.parent().unwrap_or(&self.path))
+        self.medium.write_whole(path, text.as_bytes())?;
+        self.medium.sync_names(path.parent().unwrap_or(&self.path))
     }
 
-    /// Makes a folder in it.
+    /// Makes a folder in it, which is of the file system.
     ///
     /// # Errors
     /// It cannot be made.
@@ -400,7 +438,7 @@ impl Directory {
         let path = self.path.join(name);
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| StorageError::io(&path, "mkdir", &error))?;
-        sync(&self.path)?;
+        self.medium.sync_names(&self.path)?;
         Ok(path)
     }
 
@@ -412,7 +450,7 @@ impl Directory {
         let to = folder.join(path.file_name().unwrap_or_default());
         let copied = fs::copy(path, &to).and_then(|_| File::open(&to)?.sync_all());
         copied.map_err(|error| StorageError::io(&to, "copy", &error))?;
-        sync(folder)
+        self.medium.sync_names(folder)
     }
 
     /// Moves a file into a folder.
@@ -421,10 +459,9 @@ impl Directory {
     /// It cannot be moved.
     pub(crate) fn move_into(&self, path: &Path, folder: &Path) -> Result<()> {
         let to = folder.join(path.file_name().unwrap_or_default());
-        let moved = fs::rename(path, &to);
-        moved.map_err(|error| StorageError::io(path, "rename", &error))?;
-        sync(folder)?;
-        sync(&self.path)
+        self.medium.rename(path, &to)?;
+        self.medium.sync_names(folder)?;
+        self.medium.sync_names(&self.path)
     }
 
     /// Cuts the end of a file off.
@@ -447,7 +484,10 @@ impl Directory {
     /// The manifest cannot be read, or a file not removed.
     pub(crate) fn remove_before(&self, generation: u64) -> Result<usize> {
         let base = self.manifest()?.map_or(0, |manifest| manifest.base);
-        let generation = generation.min(base);
+        let generation = match farcore_tuning::mutated!("removed-before-manifest") {
+            true => generation,
+            false => generation.min(base),
+        };
         self.remove(|_, of| of < generation)
     }
 
@@ -461,9 +501,9 @@ impl Directory {
             return Ok(0);
         };
         let mut count = 0;
-        for name in self.names()? {
+        for name in self.medium.names(&self.path)? {
             if name == format!("{MANIFEST}{TEMPORARY}") {
-                remove(&self.path.join(name))?;
+                self.medium.remove(&self.path.join(name))?;
                 count += 1;
             }
         }
@@ -473,14 +513,14 @@ impl Directory {
 
     fn remove(&self, is_old: impl Fn(FileKind, u64) -> bool) -> Result<usize> {
         let mut count = 0;
-        for name in self.names()? {
+        for name in self.medium.names(&self.path)? {
             if named(&name).is_some_and(|(kind, generation, _)| is_old(kind, generation)) {
-                remove(&self.path.join(name))?;
+                self.medium.remove(&self.path.join(name))?;
                 count += 1;
             }
         }
         if count > 0 {
-            sync(&self.path)?;
+            self.medium.sync_names(&self.path)?;
         }
         Ok(count)
     }
@@ -501,23 +541,4 @@ fn locked(mut lock: File, directory: &Path) -> Result<File> {
             Err(StorageError::io(&directory.join(LOCK), "flock", &error))
         }
     }
-}
-
-/// Removes a file if it is there.
-fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|error| StorageError::io(path, "unlink", &error)),
-    }
-}
-
-/// Makes the entries of a directory survive a crash.
-fn sync(directory: &Path) -> Result<()> {
-    let directory = if directory.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        directory
-    };
-    let synced = File::open(directory).and_then(|file| file.sync_all());
-    synced.map_err(|error| StorageError::io(directory, "fsync", &error))
 }

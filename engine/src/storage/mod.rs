@@ -11,6 +11,7 @@
 mod block;
 mod directory;
 mod manifest;
+mod medium;
 mod reader;
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated;
@@ -22,6 +23,8 @@ mod writer;
 pub(crate) use self::block::Chain;
 pub(crate) use self::directory::{Directory, Stored};
 pub(crate) use self::manifest::{BaseFile, Manifest};
+#[cfg(feature = "simulation")]
+pub(crate) use self::medium::Medium;
 pub(crate) use self::reader::{FileReader, ReadOutcome};
 pub(crate) use self::super_block::{FREE_BYTES, FileKind, SuperBlock};
 pub(crate) use self::writer::FileWriter;

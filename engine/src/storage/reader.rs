@@ -14,11 +14,10 @@
 //! - I1: what is read is a beginning of what was written. Only what no later block calls durable
 //!   is left out, and only at the end of a log that was not finished.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::block::{BLOCK_BYTES_MAX, BlockHeader, Chain, FileEnd, HEADER_BYTES, Sealer};
+use super::medium::{Medium, Source};
 use super::super_block::{FileKind, SUPER_BYTES, SuperBlock};
 use crate::cipher::EncryptionKey;
 use crate::cipher::gcm::Tag;
@@ -50,7 +49,7 @@ pub(crate) enum ReadOutcome {
 #[derive(Debug)]
 pub(crate) struct FileReader {
     path: PathBuf,
-    file: File,
+    file: Source,
     length: u64,
     super_block: SuperBlock,
     sealer: Sealer,
@@ -66,14 +65,26 @@ pub(crate) struct FileReader {
 }
 
 impl FileReader {
-    /// Opens a file.
+    /// Opens a file of the system.
     ///
     /// # Errors
     /// It cannot be read, was never begun, or is of another format, mode or key.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn open(path: &Path, key: Option<&EncryptionKey>) -> Result<Self, StorageError> {
+        Self::open_on(&Medium::System, path, key)
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As [`FileReader::open`].
+    pub(super) fn open_on(
+        medium: &Medium,
+        path: &Path,
+        key: Option<&EncryptionKey>,
+    ) -> Result<Self, StorageError> {
         let failed = |call| move |error| StorageError::io(path, call, &error);
-        let file = File::open(path).map_err(failed("open"))?;
-        let length = file.metadata().map_err(failed("fstat"))?.len();
+        let (file, length) = medium.source(path).map_err(failed("open"))?;
         let mut window = Vec::with_capacity(WINDOW_BYTES);
         fill(&file, 0, &mut window).map_err(failed("read"))?;
         let (super_block, sealer) = SuperBlock::parse(path, &window, length, key)?;
@@ -226,7 +237,7 @@ impl FileReader {
 }
 
 /// Reads a window of a file, less at its end.
-fn fill(file: &File, at: u64, window: &mut Vec<u8>) -> std::io::Result<()> {
+fn fill(file: &Source, at: u64, window: &mut Vec<u8>) -> std::io::Result<()> {
     window.resize(WINDOW_BYTES, 0);
     let mut read = 0;
     while read < window.len() {

@@ -1,5 +1,6 @@
 //! Writer and reader for a simulated world, which has disks of its own.
 
+use std::io;
 use std::path::Path;
 
 use super::reader::{FileReader, ReadOutcome};
@@ -8,6 +9,76 @@ use super::writer::FileWriter;
 use crate::cipher::EncryptionKey;
 use crate::disk::{Disk, DiskError};
 use crate::error::StorageError;
+
+/// What a simulated disk has in place of a file system: one directory, whose files are known by
+/// their names.
+pub trait SimulatedMedium: std::fmt::Debug + Send + Sync {
+    /// The names that there are.
+    ///
+    /// # Errors
+    /// As `readdir`.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Bytes that a file has.
+    ///
+    /// # Errors
+    /// As `stat`.
+    fn length(&self, name: &str) -> io::Result<u64>;
+
+    /// Makes an empty file that is not there.
+    ///
+    /// # Errors
+    /// As `open`.
+    fn create(&self, name: &str) -> io::Result<()>;
+
+    /// Makes a file anew that has these bytes, which are durable.
+    ///
+    /// # Errors
+    /// As `open`, `write` and `fsync`.
+    fn write_whole(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+
+    /// Reads bytes from a place on; how many.
+    ///
+    /// # Errors
+    /// As `pread`.
+    fn read_at(&self, name: &str, into: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Opens a file to write it.
+    ///
+    /// # Errors
+    /// As `open`.
+    fn disk(&self, name: &str, depth: u16) -> io::Result<Box<dyn Disk + Send>>;
+
+    /// Makes what a file holds durable.
+    ///
+    /// # Errors
+    /// As `fsync`.
+    fn sync(&self, name: &str) -> io::Result<()>;
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// As `link`.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// As `rename`.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a name.
+    ///
+    /// # Errors
+    /// As `unlink`.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes all names durable.
+    ///
+    /// # Errors
+    /// As `fsync` of a directory.
+    fn sync_names(&self) -> io::Result<()>;
+}
 
 /// Writes a log to a disk.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ pub(crate) fn kind_of(tree: u64) -> TreeKind {
 
 /// What the key of a collection holds: the numbers of its values.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Held {
+pub(crate) enum Held {
     Absent,
     /// A value that is no collection.
     Plain,
@@ -63,12 +63,12 @@ impl Held {
 
 /// A collection as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Model {
-    held: Held,
-    tag: u8,
+pub(crate) struct Model {
+    pub(crate) held: Held,
+    pub(crate) tag: u8,
     /// Of its latest change; 0 if it is absent.
-    version: u64,
-    expires_ms: Option<u64>,
+    pub(crate) version: u64,
+    pub(crate) expires_ms: Option<u64>,
 }
 
 /// A call with its answer.
@@ -81,8 +81,8 @@ struct Item<'a> {
     drew: Option<u64>,
 }
 
-/// Checks every collection.
-pub(crate) fn check(entries: &[Entry], rules: Rules<'_>) -> Result<(), String> {
+/// The calls on each collection.
+pub(crate) fn by_tree(entries: &[Entry]) -> BTreeMap<u64, Vec<&Entry>> {
     let mut trees: BTreeMap<u64, Vec<&Entry>> = BTreeMap::new();
     for entry in entries {
         if let Call::Tree { tree, .. }
@@ -94,10 +94,61 @@ pub(crate) fn check(entries: &[Entry], rules: Rules<'_>) -> Result<(), String> {
             trees.entry(tree).or_default().push(entry);
         }
     }
-    for (tree, entries) in trees {
-        check_tree(&entries, rules).map_err(|error| format!("collection {tree}: {error}"))?;
+    trees
+}
+
+/// Checks every collection. `before`: what some of them were before.
+pub(crate) fn check(
+    entries: &[Entry],
+    before: &BTreeMap<u64, Model>,
+    rules: Rules<'_>,
+) -> Result<(), String> {
+    for (tree, entries) in by_tree(entries) {
+        check_tree(&entries, before.get(&tree), rules)
+            .map_err(|error| format!("collection {tree}: {error}"))?;
     }
     Ok(())
+}
+
+/// A collection after one of its changes.
+#[derive(Clone, Debug)]
+pub(crate) struct TreeAfter {
+    pub(crate) version: u64,
+    pub(crate) begun: u64,
+    pub(crate) ended: u64,
+    /// What it may be then; nothing where that is not known.
+    pub(crate) models: Vec<Model>,
+}
+
+/// What a collection was after each change that was answered; first of all as it was before.
+pub(crate) fn afters(
+    entries: &[&Entry],
+    before: Option<&Model>,
+    rules: Rules<'_>,
+) -> Result<Vec<TreeAfter>, String> {
+    let items: Vec<_> = entries.iter().filter_map(|entry| item(entry)).collect();
+    let first = before.unwrap_or(&Model::ABSENT);
+    let mut afters = vec![TreeAfter {
+        version: first.version,
+        begun: 0,
+        ended: 0,
+        models: vec![first.clone()],
+    }];
+    for change in changes_of(&items)? {
+        let models = &afters[afters.len() - 1].models;
+        // A change of which no answer tells may have come before.
+        let mut models = after(models, change, rules).unwrap_or_default();
+        if models.len() > MODELS_MAX {
+            models.clear();
+        }
+        afters.push(TreeAfter {
+            version: change.drew.unwrap_or(0),
+            begun: change.entry.begun.step,
+            ended: change.ended.step,
+            models,
+        });
+    }
+    Ok(afters)
 }
 
 /// The item of a call that was answered; `None` where nothing is known of it.
@@ -223,7 +274,7 @@ fn reads_of(
     Ok(reads)
 }
 
-fn check_tree(entries: &[&Entry], rules: Rules<'_>) -> Result<(), String> {
+fn check_tree(entries: &[&Entry], before: Option<&Model>, rules: Rules<'_>) -> Result<(), String> {
     // What may come after a change of which it is not known whether it was made is not checked.
     let unknown = entries.iter().filter(|entry| entry.is_unknown());
     let end = unknown.map(|entry| entry.begun.step).min();
@@ -234,7 +285,7 @@ fn check_tree(entries: &[&Entry], rules: Rules<'_>) -> Result<(), String> {
     let sure = changes.iter().take_while(is_sure).count();
     let mut agrees = vec![false; items.len()];
     let reads = reads_of(&items, &changes, (sure, end), &mut agrees)?;
-    let mut models = vec![Model::ABSENT];
+    let mut models = vec![before.unwrap_or(&Model::ABSENT).clone()];
     for (count, places) in reads.iter().enumerate().take(sure + 1) {
         if let Some(change) = count.checked_sub(1).map(|place| changes[place]) {
             models = after(&models, change, rules)?;
@@ -343,7 +394,37 @@ fn drawn(random: u64, len: u64) -> Option<u64> {
 }
 
 impl Model {
-    const ABSENT: Self = Self {
+    /// A collection of these elements, as a page lists them.
+    pub(crate) fn of(kind: TreeKind, tag: u8, version: u64, elements: &[(u64, u64)]) -> Self {
+        let held = match kind {
+            TreeKind::List => Held::List(elements.iter().map(|element| element.1).collect()),
+            TreeKind::Scored => Held::Scored(Scores::of(elements)),
+            _ => Held::Map(elements.iter().copied().collect()),
+        };
+        Self {
+            held,
+            tag,
+            version,
+            expires_ms: None,
+        }
+    }
+
+    /// True if it holds the same.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let is_like = self.held == other.held && self.version == other.version;
+        is_like && (self.tag == other.tag || self.held == Held::Plain)
+    }
+
+    /// The numbers of the values in it.
+    pub(crate) fn values(&self) -> Vec<u64> {
+        let ranks = 0..self.len();
+        ranks
+            .filter_map(|rank| self.at(rank))
+            .map(|(_, value)| value)
+            .collect()
+    }
+
+    pub(crate) const ABSENT: Self = Self {
         held: Held::Absent,
         tag: 0,
         version: 0,

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::call::{Answered, Call, Found, TreeCall};
-use crate::{collections, keys};
+use crate::collections::{self, Model};
+use crate::keys;
 
 /// What is known of time while a call was under way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,12 +71,57 @@ impl Rules<'_> {
 /// All calls of a run.
 #[derive(Debug, Default)]
 pub(crate) struct History {
+    /// The number of the first call.
+    first: u64,
+    /// What was there before: calls of earlier histories by which keys have what they have.
+    base: Vec<Entry>,
+    /// And collections.
+    trees: BTreeMap<u64, Model>,
     entries: Vec<Entry>,
     /// Calls that were not answered.
     open: usize,
 }
 
 impl History {
+    /// One whose calls are numbered from here on.
+    pub(crate) fn from(first: u64) -> Self {
+        Self {
+            first,
+            ..Self::default()
+        }
+    }
+
+    /// The number of the next call.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Says what was there before.
+    pub(crate) fn set_base(&mut self, base: Vec<Entry>, trees: BTreeMap<u64, Model>) {
+        (self.base, self.trees) = (base, trees);
+    }
+
+    /// True if keys were there before.
+    pub(crate) fn has_base(&self) -> bool {
+        !self.base.is_empty()
+    }
+
+    /// What collections were before.
+    pub(crate) fn trees(&self) -> &BTreeMap<u64, Model> {
+        &self.trees
+    }
+
+    /// All calls, those by which keys had what they had first.
+    pub(crate) fn all(&self) -> Vec<Entry> {
+        let all = self.base.iter().chain(&self.entries);
+        all.cloned().collect()
+    }
+
+    fn place(&self, number: u64) -> usize {
+        let place = number.checked_sub(self.first);
+        usize::try_from(place.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
+    }
+
     /// Begins a call; its number.
     pub(crate) fn begin(
         &mut self,
@@ -83,7 +129,7 @@ impl History {
         call: Call,
         begun: Moment,
     ) -> u64 {
-        let number = self.entries.len() as u64;
+        let number = self.next();
         self.open += 1;
         self.entries.push(Entry {
             number,
@@ -107,8 +153,7 @@ impl History {
     /// # Errors
     /// There is none.
     pub(crate) fn call(&self, number: u64) -> Result<&Call, String> {
-        let place = usize::try_from(number).unwrap_or(usize::MAX);
-        let entry = self.entries.get(place);
+        let entry = self.entries.get(self.place(number));
         let entry =
             entry.ok_or_else(|| format!("an answer to call {number}, which was not made"))?;
         Ok(&entry.call)
@@ -125,7 +170,7 @@ impl History {
         ended: Moment,
     ) -> Result<(), String> {
         self.call(number)?;
-        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        let place = self.place(number);
         let entry = &mut self.entries[place];
         if let Some(before) = &entry.ended {
             return Err(format!(
@@ -144,6 +189,14 @@ impl History {
             entry.ended = Some((ended, Answered::Failed("Closed".to_owned())));
             self.open -= 1;
         }
+    }
+
+    /// The engine is gone: what becomes of open calls is not known.
+    pub(crate) fn abandon_all(&mut self, ended: Moment) {
+        for entry in self.entries.iter_mut().filter(|one| one.ended.is_none()) {
+            entry.ended = Some((ended, Answered::Failed("Closed".to_owned())));
+        }
+        self.open = 0;
     }
 
     /// True once every call was answered.
@@ -231,8 +284,12 @@ impl History {
     /// # Errors
     /// What contradicts what.
     pub(crate) fn check(&self, names: &[String], rules: Rules<'_>) -> Result<(), String> {
-        keys::check(&self.entries, names, rules)?;
-        collections::check(&self.entries, rules)
+        if self.base.is_empty() {
+            keys::check(&self.entries, names, rules)?;
+        } else {
+            keys::check(&self.all(), names, rules)?;
+        }
+        collections::check(&self.entries, &self.trees, rules)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::history::{Entry, Moment, Rules, Twins};
 
 /// What a call is to one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     Look,
     /// Stores a value, which expires at a time.
     Store(Option<u64>),
@@ -62,13 +62,55 @@ struct Item<'a> {
 
 /// A change that took effect.
 #[derive(Clone, Copy, Debug)]
-struct Changed {
-    version: u64,
+pub(crate) struct Changed {
+    pub(crate) version: u64,
     /// The number of the value that the key has after it; `None` if it is absent.
-    value: Option<u64>,
-    expires_ms: Option<u64>,
-    begun: u64,
-    ended: u64,
+    pub(crate) value: Option<u64>,
+    pub(crate) expires_ms: Option<u64>,
+    pub(crate) begun: u64,
+    pub(crate) ended: u64,
+}
+
+/// What a history says of a key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeyFacts {
+    /// The changes that were answered, by version.
+    pub(crate) changes: Vec<Changed>,
+    /// The calls that may have changed it, and what they are to it.
+    pub(crate) unknown: Vec<(u64, Kind)>,
+    /// The versions that were read, with the step in which each was answered first.
+    pub(crate) read: BTreeMap<u64, u64>,
+}
+
+/// What a history says of each key that it names.
+pub(crate) fn facts(
+    entries: &[Entry],
+    names: &[String],
+    rules: Rules<'_>,
+) -> Result<BTreeMap<u64, KeyFacts>, String> {
+    let mut items: Items<'_> = BTreeMap::new();
+    let keys: Keys<'_> = names.iter().map(String::as_str).zip(0..).collect();
+    for entry in entries {
+        spread(entry, &keys, rules, &mut items)?;
+    }
+    let facts = items.into_iter().map(|(key, items)| {
+        let mut facts = KeyFacts {
+            changes: changes_of(&items),
+            ..KeyFacts::default()
+        };
+        for item in items {
+            match item.seen {
+                Seen::Unknown => facts.unknown.push((item.entry.number, item.kind)),
+                Seen::Is(version, _) => {
+                    let first = facts.read.entry(version).or_insert(u64::MAX);
+                    *first = item.ended.step.min(*first);
+                }
+                _ => {}
+            }
+        }
+        (key, facts)
+    });
+    Ok(facts.collect())
 }
 
 /// One key's items, in the order in which they began.

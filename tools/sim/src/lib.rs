@@ -16,6 +16,9 @@
 //! handshake, claims, and the sessions, table and isolation of memory nodes. What is simulated:
 //! executors, timers, clocks, random bytes, sockets and devices (`farcore_rdma::simulation`).
 //!
+//! An engine with a data directory has several lives, each a world of its own, over one simulated
+//! disk ([`disk`]): a life ends by a crash, and the next one must bring back what was promised.
+//!
 //! - I1: a step depends on the seed and the steps before it alone, so equal seeds have equal trace
 //!   hashes.
 
@@ -26,10 +29,12 @@ pub mod disk;
 mod faults;
 mod history;
 mod keys;
+mod lives;
 mod memory;
 pub mod mutations;
 mod plan;
 mod random;
+mod recovered;
 mod report;
 pub mod run;
 mod scored;

@@ -27,6 +27,10 @@ struct Arguments {
     /// Some nodes never come back; every request must end all the same.
     #[arg(long)]
     liveness: bool,
+    /// The engine has a data directory, on a simulated disk: it crashes, and what comes back must
+    /// be what it promised.
+    #[arg(long, conflicts_with_all = ["liveness", "soak"])]
+    durable: bool,
     /// Plant a fault in the engine, which must be found in two minutes. `all` for each that can be
     /// found after the other, `quick` for those that are found at once, `gaps` for the others.
     #[arg(long)]
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         minutes,
         seconds,
         liveness,
+        durable,
         mutation,
         verbose,
         trace,
@@ -94,6 +99,7 @@ fn main() -> ExitCode {
             Duration::from_hours(24)
         }),
         liveness,
+        durable,
         verbose,
         without,
         variant,

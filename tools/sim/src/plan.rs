@@ -3,10 +3,11 @@
 //! Each kind of fault is absent from about half of all runs, so that rare combinations are reached
 //! (swarm testing).
 
-use farcore::{EncryptionKey, EncryptionMode, WhenFull};
+use farcore::{EncryptionKey, EncryptionMode, LogPolicy, WhenFull};
 use farcore_rdma::simulation::Subject;
 
 use crate::call::Lengths;
+use crate::disk::DiskFaults;
 use crate::random::Random;
 
 /// The settings of one run.
@@ -64,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Faults,
     pub(crate) weights: Weights,
     pub(crate) mix: Mix,
+    /// The engine has a data directory.
+    pub(crate) durable: Option<DurablePlan>,
 }
 
 /// What tables of a shard have room for.
@@ -86,6 +89,65 @@ impl Tight {
             tree_bytes: random.of(&[500, 2_000, 8_000]),
             pieces: random.of(&[12, 25, 60]),
         })
+    }
+}
+
+/// The lives of an engine with a data directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DurablePlan {
+    pub(crate) log: LogPolicy,
+    pub(crate) lives: u64,
+    /// A snapshot is requested once in this many steps.
+    pub(crate) snapshot: u64,
+    /// The most cores of a life.
+    pub(crate) cores: usize,
+    /// Some lives end by the process alone, or by closing.
+    pub(crate) ends_softly: bool,
+    /// What the disk does, once in this many opportunities; how often calls fail that are no
+    /// requests to a file.
+    pub(crate) faults: DiskFaults,
+    pub(crate) call_fails: u64,
+    /// The disk is full, or performs nothing, for a while.
+    pub(crate) full: u64,
+    pub(crate) hang: u64,
+    /// Bits flip between lives.
+    pub(crate) rots: bool,
+}
+
+impl DurablePlan {
+    fn draw(random: &mut Random) -> Self {
+        let fails = random.one_in(3);
+        let mut at_times = |often: u64| if random.one_in(3) { often } else { 0 };
+        let (full, hang) = (at_times(2_000), at_times(2_000));
+        let damages = random.one_in(8);
+        let misdirect = if damages { random.of(&[0, 30, 300]) } else { 0 };
+        let rots = damages && (misdirect == 0 || random.one_in(2));
+        let mut at_times = |often: u64| if random.one_in(3) { often } else { 0 };
+        let call_fails = if fails { at_times(20) } else { 0 };
+        Self {
+            log: random.of(&[
+                LogPolicy::Always,
+                LogPolicy::Always,
+                LogPolicy::EverySecond,
+                LogPolicy::EverySecond,
+                LogPolicy::Off,
+            ]),
+            lives: random.of(&[2, 3, 5]),
+            snapshot: random.of(&[0, 500, 2_000, 5_000]),
+            cores: random.of(&[1, 2, 3, 4]),
+            ends_softly: random.one_in(2),
+            faults: DiskFaults {
+                delay: random.of(&[0, 2, 3, 10]),
+                fail: if fails { random.of(&[20, 200]) } else { 0 },
+                misdirect,
+                flip: 0,
+                forget: random.of(&[0, 1, 2]),
+            },
+            call_fails,
+            full,
+            hang,
+            rots,
+        }
     }
 }
 
@@ -283,7 +345,31 @@ impl Plan {
                 time: 1,
             },
             mix,
+            durable: None,
         }
+    }
+
+    /// A plan with a data directory, of few keys that lie in local memory alone most of the time.
+    pub(crate) fn draw_durable(seed: u64) -> Self {
+        let mut plan = Self::draw(seed, false);
+        let mut random = Random::new(seed ^ 0xD0_AB1E);
+        plan.faults = Faults {
+            nap: plan.faults.nap,
+            ..Faults::default()
+        };
+        (plan.sleeper, plan.closes, plan.tight) = (false, false, None);
+        (plan.collides, plan.evicts, plan.isolate) = (false, random.one_in(8), false);
+        plan.nodes = 1;
+        plan.node_bytes = plan.far_bytes * 4 + (1 << 20);
+        plan.handles = plan.handles.min(2);
+        plan.shared = plan.shared.max(1);
+        plan.keys = random.of(&[10, 40, 200]);
+        plan.trees = random.of(&[1, 3, 4, 9]);
+        plan.value_bytes_max = plan.value_bytes_max.min(8_000);
+        plan.pace = random.of(&[30, 300, 1_000, 3_000]);
+        plan.steps = random.of(&[1_000, 3_000, 8_000, 16_000]);
+        plan.durable = Some(DurablePlan::draw(&mut random));
+        plan
     }
 
     /// Has the run go on for long: nothing in it ends for good, and all kinds of calls are made.

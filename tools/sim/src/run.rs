@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail, ensure};
 
-use crate::mutations::{self, FOUND, GAPS, QUICK};
+use crate::mutations::{self, DURABLE, FOUND, GAPS, QUICK, RARE};
 use crate::plan::Plan;
 use crate::report::Coverage;
 use crate::shrink;
@@ -27,6 +27,8 @@ pub struct Request {
     pub limit: Duration,
     /// Some nodes never come back, and every request must end all the same.
     pub liveness: bool,
+    /// The engine has a data directory, and several lives.
+    pub durable: bool,
     /// Print each plan and its trace hash.
     pub verbose: bool,
     /// Parts that are taken away from each plan; see [`crate::shrink::parts`].
@@ -58,7 +60,12 @@ impl Request {
     }
 
     fn plan(&self, seed: u64) -> Result<Plan> {
-        let mut plan = Plan::draw(seed, self.liveness);
+        let mode = match (self.durable, self.liveness) {
+            (true, _) => Mode::Durable,
+            (false, true) => Mode::Liveness,
+            (false, false) => Mode::Safety,
+        };
+        let mut plan = mode.plan(seed);
         shrink::without(&mut plan, &self.without).map_err(Error::msg)?;
         shrink::vary(&mut plan, self.variant);
         plan.steps = self.steps.unwrap_or(plan.steps);
@@ -67,7 +74,42 @@ impl Request {
 
     /// The flags that choose the plan of a seed.
     fn flags(&self) -> &'static str {
-        if self.liveness { " --liveness" } else { "" }
+        match (self.durable, self.liveness) {
+            (true, _) => " --durable",
+            (false, true) => " --liveness",
+            (false, false) => "",
+        }
+    }
+}
+
+/// What kind of runs a seed is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Faults all the time.
+    Safety,
+    /// Some nodes never come back.
+    Liveness,
+    /// An engine with a data directory, and several lives.
+    Durable,
+}
+
+impl Mode {
+    /// The mode of a name, as `seeds.txt` has them.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "safety" => Some(Self::Safety),
+            "liveness" => Some(Self::Liveness),
+            "durable" => Some(Self::Durable),
+            _ => None,
+        }
+    }
+
+    fn plan(self, seed: u64) -> Plan {
+        match self {
+            Self::Durable => Plan::draw_durable(seed),
+            _ => Plan::draw(seed, self == Self::Liveness),
+        }
     }
 }
 
@@ -75,8 +117,8 @@ impl Request {
 ///
 /// # Errors
 /// What the run found.
-pub fn hash_of(seed: u64, liveness: bool) -> Result<u64> {
-    let outcome = world::run(&Plan::draw(seed, liveness));
+pub fn hash_of(seed: u64, mode: Mode) -> Result<u64> {
+    let outcome = world::run(&mode.plan(seed));
     match outcome.failure {
         None => Ok(outcome.hash),
         Some(failure) => bail!("seed {seed}: {failure}"),
@@ -371,23 +413,30 @@ fn worked(began: Instant) -> Duration {
 /// # Errors
 /// A fault that was not found in two minutes, or that this build does not have.
 pub fn find(name: &str, request: &Request) -> Result<()> {
-    let known = FOUND.into_iter().chain(GAPS);
+    let known = FOUND.into_iter().chain(GAPS).chain(DURABLE).chain(RARE);
     let names: Vec<_> = match name {
         "quick" => QUICK.to_vec(),
-        "all" => FOUND.to_vec(),
+        "all" => FOUND.into_iter().chain(DURABLE).collect(),
+        "durable" => DURABLE.to_vec(),
+        "rare" => RARE.to_vec(),
         "gaps" => GAPS.to_vec(),
         _ => known.filter(|&known| known == name).collect(),
     };
     let all = names.len() > 1;
     ensure!(
         !names.is_empty(),
-        "no such fault: there are {} and, not found yet, {}",
+        "no such fault: there are {}, {} and, not found yet, {}",
         FOUND.join(", "),
+        DURABLE.join(", "),
         GAPS.join(", ")
     );
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
     for name in names {
+        let request = &Request {
+            durable: DURABLE.contains(&name) || RARE.contains(&name),
+            ..request.clone()
+        };
         ensure!(
             mutations::plant(name),
             "this build has no planted faults: build it with `--features mutations`"

@@ -212,6 +212,15 @@ fn range_of<'a>(from: i64, to: i64) -> TreeScoreRange<'a> {
 pub(crate) struct Scores(BTreeMap<u64, (i64, u64)>);
 
 impl Scores {
+    /// One of these elements, as [`Scores::elements`] lists them.
+    pub(crate) fn of(elements: &[(u64, u64)]) -> Self {
+        let member = |&(key, value): &(u64, u64)| {
+            let score = i64::try_from(key >> 32).unwrap_or(0) - BIAS;
+            (key & u64::from(u32::MAX), (score, value))
+        };
+        Self(elements.iter().map(member).collect())
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.0.len() as u64
     }

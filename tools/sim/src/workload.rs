@@ -21,7 +21,7 @@ const PAIRED_KEYS: u64 = 64;
 /// Bits of a hash that tell a slot's home and tag.
 const SLOT_BITS: u64 = (1 << 22) - 1;
 
-fn name_of_tree(tree: u64) -> String {
+pub(crate) fn name_of_tree(tree: u64) -> String {
     format!("tree-{tree}")
 }
 

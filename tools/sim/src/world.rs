@@ -5,15 +5,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use farcore::{Config, Lock, SimulatedEngine};
+use farcore::{Config, Lock, LogPolicy, SimulatedEngine};
 use farcore_rdma::node::{MemoryOptions, NodeOptions, SimulatedNode, SimulatedNodeGuard};
 use farcore_rdma::simulation::{self, Options, Step};
 use farcore_tuning::simulated;
 
 use crate::call::{Answered, Call, MARK, understand};
 use crate::client::{self, Client};
+use crate::disk::store::SimulatedStore;
 use crate::faults::{self, Linger, Nap};
 use crate::history::{Entry, History, Moment, Rules, Twins};
 use crate::memory::{self, ENGINE};
@@ -42,8 +44,13 @@ const DAMAGE: &str = "bytes damaged";
 const FLOWING_PACE: u64 = 100;
 /// The groups of the nodes' tasks; those of cores begin with 1.
 const NODE_GROUP: u32 = 32;
+/// The group of the task that keeps a data directory.
+const KEEPER_GROUP: u32 = 31;
 /// The system's clock when a world begins, in nanoseconds since 1970.
-const BEGINS_NS: u64 = 1_700_000_000_000_000_000;
+pub(crate) const BEGINS_NS: u64 = 1_700_000_000_000_000_000;
+
+/// What the data directory is called in messages.
+pub(crate) const DATA_DIR: &str = "/simulated";
 
 /// Mixes what is hashed, everywhere alike.
 struct Digest(u64);
@@ -115,6 +122,8 @@ pub(crate) struct World {
     calls: usize,
     /// The times of the shards when they were last looked at.
     unix_ms: Vec<u64>,
+    /// The disk of an engine with a data directory.
+    pub(crate) store: Option<SimulatedStore>,
 }
 
 /// What a round of a soak has shown.
@@ -182,7 +191,7 @@ impl World {
     ///
     /// # Errors
     /// What is too little is not refused as such, or what is named as the least is refused.
-    fn config(&mut self) -> Result<Config, String> {
+    pub(crate) fn config(&mut self) -> Result<Config, String> {
         let mut config = self.config_without_memory();
         for step in 8.. {
             config.local_bytes = step * self.plan.cores as u64 * (256 << 10);
@@ -231,12 +240,14 @@ impl World {
             cache_percent: plan.cache_percent,
             read_ahead_chunks: if plan.read_ahead { 12 } else { 0 },
             seed: Some(plan.seed),
+            data_dir: plan.durable.map(|_| PathBuf::from(DATA_DIR)),
+            log: plan.durable.map_or(LogPolicy::Off, |durable| durable.log),
             ..Config::default()
         }
     }
 
     /// Picks what happens next, and has it happen.
-    fn take_step(&mut self) -> Result<(), String> {
+    pub(crate) fn take_step(&mut self) -> Result<(), String> {
         self.step += 1;
         let weights = self.plan.weights;
         simulation::ready(&mut self.ready);
@@ -273,6 +284,7 @@ impl World {
         }
         let pace = match (self.is_faulty, self.time_flows) {
             (true, _) => self.plan.pace,
+            (false, true) if self.store.is_some() => 10 * FLOWING_PACE,
             (false, true) => FLOWING_PACE,
             (false, false) => 1,
         };
@@ -282,7 +294,7 @@ impl World {
             0 => {
                 let (id, group) = self.ready[self.random.place(self.ready.len())];
                 self.note(0, id, || format!("task {id} of group {group}"));
-                let is_core = group < NODE_GROUP;
+                let is_core = group < KEEPER_GROUP;
                 let _own = is_core.then(|| simulated::own(ENGINE));
                 simulation::poll(id);
             }
@@ -365,7 +377,7 @@ impl World {
     }
 
     /// Has a client read its answers.
-    fn receive(&mut self, place: usize) -> Result<(), String> {
+    pub(crate) fn receive(&mut self, place: usize) -> Result<(), String> {
         let caller = &mut self.clients[place];
         let arrived = caller.client.receive(&mut self.random);
         caller.in_flight -= arrived.len().min(caller.in_flight);
@@ -439,7 +451,7 @@ impl World {
         Ok(())
     }
 
-    fn end_jobs(&mut self) {
+    pub(crate) fn end_jobs(&mut self) {
         for caller in &mut self.clients {
             caller.client.set_asleep(false);
             if let Client::Job(port) = caller.client {
@@ -448,7 +460,7 @@ impl World {
         }
     }
 
-    fn until(
+    pub(crate) fn until(
         &mut self,
         what: &str,
         mut done: impl FnMut(&mut Self) -> Result<bool, String>,
@@ -465,7 +477,7 @@ impl World {
     }
 
     /// Counts what the engine has done.
-    fn note_figures(&mut self, engine: &SimulatedEngine) {
+    pub(crate) fn note_figures(&mut self, engine: &SimulatedEngine) {
         let total = engine.engine().stats().total;
         self.coverage.reached(BTreeMap::from([
             ("pages flushed", total.pages_flushed),
@@ -539,6 +551,12 @@ impl World {
         self.until("the engine is not open", |_| {
             engine.is_open().map_err(|error| error.to_string())
         })?;
+        self.begin_clients(engine)?;
+        sections::begin(engine, &self.plan)
+    }
+
+    /// Sets an engine that is open as the plan says, and begins its clients.
+    pub(crate) fn begin_clients(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         engine.limit_tree_nodes(self.plan.tree_entries);
         if let Some(tight) = self.plan.tight {
             engine.limit_tables(tight.keys, tight.tree_bytes, tight.pieces);
@@ -561,7 +579,7 @@ impl World {
         for _ in 0..self.plan.jobs {
             self.start_job(engine, self.clients.len())?;
         }
-        sections::begin(engine, &self.plan)
+        Ok(())
     }
 
     fn add(&mut self, client: Client) {
@@ -572,16 +590,23 @@ impl World {
         });
     }
 
-    /// Starts all nodes and an engine, and has `work` done with it.
-    fn run(
-        &mut self,
-        work: impl FnOnce(&mut Self, &SimulatedEngine) -> Result<(), String>,
-    ) -> Result<(), String> {
+    /// Starts all nodes.
+    pub(crate) fn start_nodes(&mut self) -> Result<(), String> {
+        (self.nodes, self.heals_at) = (Vec::new(), Vec::new());
         for node in 0..self.plan.nodes {
             self.nodes.push(None);
             self.heals_at.push(0);
             self.start_node(node)?;
         }
+        Ok(())
+    }
+
+    /// Starts all nodes and an engine, and has `work` done with it.
+    fn run(
+        &mut self,
+        work: impl FnOnce(&mut Self, &SimulatedEngine) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.start_nodes()?;
         let config = self.config()?;
         let before = memory::begin();
         let begun = {
@@ -631,7 +656,7 @@ impl World {
     }
 
     /// The time for keys that expire never runs back, whatever the system's clock does.
-    fn check_time(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+    pub(crate) fn check_time(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         let times = engine.unix_ms();
         let before = std::mem::replace(&mut self.unix_ms, times);
         if before.len() != self.unix_ms.len() {
@@ -702,7 +727,7 @@ impl World {
     }
 
     /// Closes the engine: it ends, and leaves nothing at its nodes.
-    fn close(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
+    pub(crate) fn close(&mut self, engine: &SimulatedEngine) -> Result<(), String> {
         self.end_jobs();
         self.clients.clear();
         engine.close();
@@ -733,9 +758,14 @@ impl World {
 
     /// Makes calls and waits for their answers. Returns where in the history the first one is.
     fn call_all(&mut self, calls: Vec<Call>) -> Result<usize, String> {
+        self.call_all_by(0, calls)
+    }
+
+    /// As [`World::call_all`], by a client in a place.
+    pub(crate) fn call_all_by(&mut self, by: usize, calls: Vec<Call>) -> Result<usize, String> {
         let first = self.history.len();
         for call in calls {
-            while !self.send(0, call.clone()) {
+            while !self.send(by, call.clone()) {
                 self.take_step()?;
             }
         }
@@ -828,7 +858,7 @@ impl World {
         ended.map_err(|error| format!("{error}: {last:?} of collections and nodes, {kept} kept"))
     }
 
-    fn until_answered(&mut self) -> Result<(), String> {
+    pub(crate) fn until_answered(&mut self) -> Result<(), String> {
         let ended = self.until("requests have no answer", |world| {
             Ok(world.history.is_answered())
         });
@@ -841,7 +871,7 @@ impl World {
 
     /// Has time pass although something else could happen, or not. It does while nodes are away:
     /// requests to them end with their time.
-    fn let_time_flow(&mut self, flows: bool) {
+    pub(crate) fn let_time_flow(&mut self, flows: bool) {
         self.time_flows = flows || self.heals_at.iter().any(|&at| at != 0);
     }
 
@@ -914,6 +944,9 @@ impl World {
 
 /// Runs the world of a plan.
 pub(crate) fn run(plan: &Plan) -> Outcome {
+    if plan.durable.is_some() {
+        return crate::lives::run(plan);
+    }
     inside(plan, |world| world.run(World::work))
 }
 
@@ -924,54 +957,94 @@ pub(crate) fn soak(plan: &Plan, is_enough: impl FnMut(Round) -> bool) -> Outcome
     })
 }
 
+impl World {
+    /// One in which nothing has happened.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            plan: plan.clone(),
+            random: Random::new(plan.seed),
+            hash: 0xCBF2_9CE4_8422_2325,
+            step: 0,
+            trace: VecDeque::new(),
+            coverage: Coverage::default(),
+            history: History::default(),
+            clients: Vec::new(),
+            nodes: Vec::new(),
+            heals_at: Vec::new(),
+            names: Vec::new(),
+            twins: Twins::new(),
+            times: Times::new(BEGINS_NS),
+            is_faulty: false,
+            is_busy: false,
+            time_flows: false,
+            nap: None,
+            linger: None,
+            ready: Vec::new(),
+            network: Vec::new(),
+            slow_node: None,
+            room: (0, i64::MAX),
+            calls: 0,
+            unix_ms: Vec::new(),
+            store: None,
+        }
+    }
+
+    /// Forgets what belongs to a world that has ended; its history was checked.
+    pub(crate) fn begin_life(&mut self, system_ns: u64) {
+        self.times = Times::new(system_ns);
+        (self.is_faulty, self.is_busy, self.time_flows) = (false, false, false);
+        (self.nap, self.linger, self.slow_node) = (None, None, None);
+        self.unix_ms.clear();
+        self.twins.clear();
+        self.room = (memory::begin(), i64::MAX);
+    }
+
+    /// Counts calls that were checked and are forgotten.
+    pub(crate) fn count_calls(&mut self) {
+        self.calls += self.history.len();
+    }
+
+    /// Runs something, and says how it has failed.
+    pub(crate) fn caught(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Option<String> {
+        let run = std::panic::AssertUnwindSafe(|| run(self));
+        match std::panic::catch_unwind(run) {
+            Ok(done) => done.err(),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text =
+                    text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+                Some(format!("panic: {}", text.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// What the run has shown.
+    pub(crate) fn outcome(&mut self, failure: Option<String>) -> Outcome {
+        let mut coverage = std::mem::take(&mut self.coverage);
+        coverage.reached(simulated::take_reached());
+        Outcome {
+            hash: self.hash,
+            steps: self.step,
+            calls: self.calls + self.history.len(),
+            coverage,
+            failure,
+            trace: std::mem::take(&mut self.trace).into(),
+        }
+    }
+}
+
 fn inside(plan: &Plan, run: impl FnOnce(&mut World) -> Result<(), String>) -> Outcome {
-    let options = Options {
-        movable: plan.movable,
-        depth_max: plan.depth,
-    };
+    let options = options(plan);
     let inside = simulation::enter(plan.seed, BEGINS_NS, options);
     simulated::take_reached();
     client::begin();
-    let mut world = World {
-        plan: plan.clone(),
-        random: Random::new(plan.seed),
-        hash: 0xCBF2_9CE4_8422_2325,
-        step: 0,
-        trace: VecDeque::new(),
-        coverage: Coverage::default(),
-        history: History::default(),
-        clients: Vec::new(),
-        nodes: Vec::new(),
-        heals_at: Vec::new(),
-        names: Vec::new(),
-        twins: Twins::new(),
-        times: Times::new(BEGINS_NS),
-        is_faulty: false,
-        is_busy: false,
-        time_flows: false,
-        nap: None,
-        linger: None,
-        ready: Vec::new(),
-        network: Vec::new(),
-        slow_node: None,
-        room: (0, i64::MAX),
-        calls: 0,
-        unix_ms: Vec::new(),
-    };
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&mut world)));
-    let failure = match caught {
-        Ok(done) => done.err(),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-            Some(format!("panic: {}", text.unwrap_or_default()))
-        }
-    };
-    let (hash, steps, calls) = (world.hash, world.step, world.calls + world.history.len());
-    let mut coverage = std::mem::take(&mut world.coverage);
-    coverage.reached(simulated::take_reached());
-    let trace = std::mem::take(&mut world.trace).into();
-    if failure.is_some() {
+    let mut world = World::new(plan);
+    let failure = world.caught(run);
+    let outcome = world.outcome(failure);
+    if outcome.failure.is_some() {
         // What is left is in an unknown state.
         std::mem::forget(world);
         inside.abandon();
@@ -979,12 +1052,13 @@ fn inside(plan: &Plan, run: impl FnOnce(&mut World) -> Result<(), String>) -> Ou
         drop(world);
         drop(inside);
     }
-    Outcome {
-        hash,
-        steps,
-        calls,
-        coverage,
-        failure,
-        trace,
+    outcome
+}
+
+/// How the network of a plan is.
+pub(crate) fn options(plan: &Plan) -> Options {
+    Options {
+        movable: plan.movable,
+        depth_max: plan.depth,
     }
 }

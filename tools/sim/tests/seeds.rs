@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use farcore_sim::run::hash_of;
+use farcore_sim::run::{Mode, hash_of};
 
 #[test]
 fn equal_seeds_have_equal_traces() {
-    let hashes = |seeds: [u64; 3]| seeds.map(|seed| hash_of(seed, seed % 2 == 0).unwrap());
+    let modes = [Mode::Liveness, Mode::Safety, Mode::Durable];
+    let mode = |seed: u64| modes[usize::try_from(seed % 3).unwrap()];
+    let hashes = |seeds: [u64; 3]| seeds.map(|seed| hash_of(seed, mode(seed)).unwrap());
     let first = hashes([5, 6, 7]);
     // Nothing of an earlier run shows in a later one.
     let [last, middle, early] = hashes([7, 6, 5]);
@@ -21,7 +23,7 @@ fn seeds_that_found_a_fault_pass() {
         let Some((seed, mode)) = line.split_once(' ') else {
             continue;
         };
-        let is_liveness = mode.starts_with("liveness");
-        hash_of(seed.parse().unwrap(), is_liveness).unwrap();
+        let mode = mode.split_whitespace().next().unwrap();
+        hash_of(seed.parse().unwrap(), Mode::named(mode).unwrap()).unwrap();
     }
 }

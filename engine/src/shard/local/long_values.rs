@@ -145,6 +145,11 @@ impl LongValues {
         self.last_id + 1
     }
 
+    /// The numbers of values that are being written.
+    pub(in crate::shard) fn unfinished_ids(&self) -> Vec<u64> {
+        self.unfinished.clone()
+    }
+
     /// True if a value with a lesser number is being written.
     pub(in crate::shard) fn has_unfinished_before(&self, number: u64) -> bool {
         self.unfinished.iter().any(|&id| id < number)

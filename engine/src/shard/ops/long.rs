@@ -337,7 +337,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// Ends a value: its pieces are dead.
     #[cold]
-    fn end_long(&mut self, id: u64) {
+    pub(super) fn end_long(&mut self, id: u64) {
         self.note_long_ended(id);
         let pieces = self.long.end(id);
         let lists = self.local.take_lists();

@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod appended;
+pub(crate) mod store;
 #[cfg(test)]
 mod stored;
 #[cfg(test)]
@@ -27,7 +28,7 @@ const SECTOR_BYTES: usize = 512;
 const EIO: i32 = 5;
 
 /// How often something goes wrong: once in this many opportunities, or never where it is 0.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskFaults {
     /// A request waits at a poll although it could be performed.
     pub delay: u64,
@@ -37,6 +38,8 @@ pub struct DiskFaults {
     pub misdirect: u64,
     /// A bit of what is read is another one.
     pub flip: u64,
+    /// A sector that was written and not synced is dropped when a sync fails.
+    pub forget: u64,
 }
 
 /// A sector's place in the file, counted in sectors.
@@ -71,6 +74,11 @@ pub struct SimulatedDisk {
     loose: Vec<Loose>,
     waiting: Vec<Waiting>,
     writes: u64,
+    /// Bytes of the last sector that are not part of the file.
+    ragged: u64,
+    /// Requests that have failed, and bytes that were damaged.
+    failures: u64,
+    damages: u64,
 }
 
 impl SimulatedDisk {
@@ -86,6 +94,105 @@ impl SimulatedDisk {
             loose: Vec::new(),
             waiting: Vec::new(),
             writes: 0,
+            ragged: 0,
+            failures: 0,
+            damages: 0,
+        }
+    }
+
+    /// What goes wrong from now on.
+    pub(crate) fn set_faults(&mut self, faults: DiskFaults) {
+        self.faults = faults;
+    }
+
+    /// The bytes that the file may have from now on.
+    pub(crate) fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+    }
+
+    /// Requests that have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// How often something was damaged.
+    pub(crate) fn damages(&self) -> u64 {
+        self.damages
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn length(&self) -> u64 {
+        let last = self.durable.keys().next_back().copied();
+        let loose = self.loose.iter().map(|one| one.place).max();
+        let sectors = last.max(loose).map_or(0, |last| last + 1);
+        sectors * SECTOR_BYTES as u64 - self.ragged
+    }
+
+    /// Has the file hold these bytes, which are durable.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) {
+        for (sector, place) in bytes.chunks(SECTOR_BYTES).zip(0..) {
+            let mut whole = [0; SECTOR_BYTES];
+            whole[..sector.len()].copy_from_slice(sector);
+            self.durable.insert(place, whole);
+        }
+        let rest = bytes.len() % SECTOR_BYTES;
+        self.ragged = if rest == 0 {
+            0
+        } else {
+            (SECTOR_BYTES - rest) as u64
+        };
+    }
+
+    /// Reads from a place on, without a request; how many bytes.
+    pub(crate) fn read(&mut self, into: &mut [u8], at: u64) -> usize {
+        let rest = self.length().saturating_sub(at);
+        let count = into.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        let mut done = 0;
+        while done < count {
+            let place = at + done as u64;
+            let within = usize::try_from(place % SECTOR_BYTES as u64).unwrap_or(0);
+            let sector = self.sector(place / SECTOR_BYTES as u64);
+            let sector = sector.unwrap_or([0; SECTOR_BYTES]);
+            let part = (SECTOR_BYTES - within).min(count - done);
+            into[done..done + part].copy_from_slice(&sector[within..within + part]);
+            done += part;
+        }
+        if count > 0 && self.happens(self.faults.flip) {
+            into[self.random.place(count)] ^= 1 << self.random.below(8);
+            self.damages += 1;
+        }
+        count
+    }
+
+    /// Makes all that was written durable.
+    pub(crate) fn settle(&mut self) {
+        let settled = std::mem::take(&mut self.loose);
+        let settled = settled.into_iter().map(|one| (one.place, one.sector));
+        self.durable.extend(settled);
+    }
+
+    /// Flips a bit of what is durable; false if there is nothing.
+    pub(crate) fn damage(&mut self) -> bool {
+        let bytes = self.length();
+        if bytes == 0 {
+            return false;
+        }
+        let at = self.random.below(bytes);
+        let bit = self.random.below(8);
+        let sector = self.durable.get_mut(&(at / SECTOR_BYTES as u64));
+        let Some(sector) = sector else { return false };
+        sector[usize::try_from(at % SECTOR_BYTES as u64).unwrap_or(0)] ^= 1 << bit;
+        self.damages += 1;
+        true
+    }
+
+    /// The process that has the file ends: of its requests each is performed or not.
+    pub(crate) fn leave(&mut self) {
+        for Waiting { request, covers } in std::mem::take(&mut self.waiting) {
+            let mut work = request.work;
+            if self.random.one_in(2) {
+                let _ = self.perform(&mut work, covers);
+            }
         }
     }
 
@@ -144,6 +251,14 @@ impl SimulatedDisk {
         has_more.then_some([0; SECTOR_BYTES])
     }
 
+    /// A sync has failed: what was written may be dropped, and no later sync says so.
+    fn forget(&mut self, covers: u64) {
+        let (random, forget) = (&mut self.random, self.faults.forget);
+        self.loose
+            .retain(|one| one.write > covers || forget == 0 || !random.one_in(forget));
+        self.failures += 1;
+    }
+
     fn perform(&mut self, work: &mut DiskWork, covers: u64) -> Result<(), DiskError> {
         let range = work.range();
         let fails = self.happens(self.faults.fail);
@@ -152,22 +267,35 @@ impl SimulatedDisk {
                 let (mut at, bytes) = (*at, buffer.bytes());
                 let end = at.saturating_add(bytes.len() as u64);
                 if range.is_some() && end > self.capacity {
+                    self.failures += 1;
                     return Err(DiskError::Full);
                 }
                 let sectors = bytes.len() / SECTOR_BYTES;
                 if fails {
                     let performed = self.random.place(sectors + 1);
                     self.write(at, bytes, performed);
+                    self.failures += 1;
                     return Err(DiskError::Io { errno: EIO });
                 }
                 if self.happens(self.faults.misdirect) {
-                    let blocks = (self.capacity - bytes.len() as u64) / bytes.len() as u64 + 1;
-                    at = self.random.below(blocks) * bytes.len() as u64;
+                    // Not far behind the end: who reads the file looks at all of it.
+                    let length = bytes.len() as u64;
+                    let most = self.capacity.min(2 * self.length() + length);
+                    let blocks = (most - length) / length + 1;
+                    at = self.random.below(blocks) * length;
+                    self.damages += 1;
                 }
                 self.write(at, bytes, sectors);
                 Ok(())
             }
-            _ if fails => Err(DiskError::Io { errno: EIO }),
+            DiskWork::Sync if fails => {
+                self.forget(covers);
+                Err(DiskError::Io { errno: EIO })
+            }
+            _ if fails => {
+                self.failures += 1;
+                Err(DiskError::Io { errno: EIO })
+            }
             DiskWork::Read { at, buffer } => {
                 let first = *at / SECTOR_BYTES as u64;
                 let flips = self.happens(self.faults.flip);
@@ -184,6 +312,7 @@ impl SimulatedDisk {
                 if flips {
                     let pick = self.random.place(count * SECTOR_BYTES);
                     buffer.bytes_mut()[pick] ^= 1 << self.random.below(8);
+                    self.damages += 1;
                 }
                 match read == count * SECTOR_BYTES {
                     true => Ok(()),

@@ -238,6 +238,7 @@ const FAILING: DiskFaults = DiskFaults {
     fail: 8,
     misdirect: 0,
     flip: 0,
+    forget: 0,
 };
 const DAMAGING: DiskFaults = DiskFaults {
     misdirect: 6,
