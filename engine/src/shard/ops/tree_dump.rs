@@ -92,8 +92,7 @@ impl<E: Endpoint> Shard<E> {
             step: &[],
         };
         dumped.put_head(answer);
-        let from = dump_from(request.value());
-        let head = match from {
+        let head = match dump_from(request.value()) {
             0 => StepHead::Root(known.root),
             from => StepHead::Page(from),
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{NodeName, NodePlace, Tree, TreePlace, Trees};
+use super::{NodeName, Tree, TreePlace, Trees};
 use crate::log::Address;
 use crate::tree::{NodeNumber, StoredValue, TreeNode};
 
