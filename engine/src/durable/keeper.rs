@@ -849,7 +849,6 @@ impl Keeper {
         let paths = self
             .directory
             .create(FileKind::Log, generation, 0..self.shards())?;
-        self.note_logs(generation, 0..self.shards(), (Until::End, true));
         // From now on they are missed if they are not there.
         let mut manifest = self.manifest.clone();
         manifest.log = generation;
@@ -869,6 +868,7 @@ impl Keeper {
         }
         // What follows goes on where this ends, as long as it is logged.
         self.sequence.last = (self.options.log != LogPolicy::Off).then_some(generation);
+        self.note_logs(generation, 0..self.shards(), (Until::End, true));
         let sync = match self.options.log {
             LogPolicy::Always => JournalSync::Always,
             LogPolicy::EverySecond | LogPolicy::Off => JournalSync::EverySecond,
@@ -1073,7 +1073,8 @@ impl Keeper {
 
     /// Has what the files say of lost keys sent to their shards.
     async fn restore_lost(&mut self) -> Result<u64> {
-        let last = self.generation;
+        // A generation that was not begun is never finished.
+        let last = self.sequence.last.unwrap_or_default();
         // What was logged until now is in files that are finished.
         self.begin_generation().await?;
         self.wait(|| self.ports().all(|port| port.is_finished(last)))
