@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use farcore_tuning::{DataReport, HistogramSnapshot, LoadingReport, LogReport, SnapshotsReport};
+use farcore_tuning::{
+    DataReport, HistogramSnapshot, LoadingReport, LogReport, RepairsReport, SnapshotsReport,
+};
 
 use super::keeper::{Durable, DurableStats, RepairSummary, SnapshotSummary};
 use super::load::LoadProgress;
@@ -108,6 +110,13 @@ impl DurableSource for Durability {
                 unsynced_ns: stats.unsynced_ns,
                 last_sync_ns: stats.last_sync_ns,
                 syncs: keeper.map_or_else(HistogramSnapshot::default, Durable::sync_times),
+            },
+            repairs: RepairsReport {
+                is_under_way: stats.is_repairing,
+                completed: stats.repairs,
+                failed: stats.failed_repairs,
+                keys: stats.repaired_keys,
+                error: stats.last_repair_error.unwrap_or_default(),
             },
         }
     }

@@ -140,6 +140,8 @@ pub struct DurableStats {
     pub is_repairing: bool,
     /// Repairs that restored all that was lost, since the engine was opened.
     pub repairs: u64,
+    /// Repairs that did not, since then.
+    pub failed_repairs: u64,
     /// Keys that repairs have restored since then.
     pub repaired_keys: u64,
     /// Why the last repair that was tried did not restore all.
@@ -1037,6 +1039,7 @@ impl Keeper {
                 self.repairs.failed += 1;
                 stats.last_repair_error = Some(error.to_string());
                 if !self.is_stopping() {
+                    stats.failed_repairs += 1;
                     tracing::error!(%error, "not all that was lost is restored");
                 }
             }

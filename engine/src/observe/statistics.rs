@@ -28,8 +28,8 @@
 
 pub use farcore_tuning::{
     ClientsReport, CoreReport, DataReport, HardwareSnapshot, HotKey, LoadingReport, LogReport,
-    NodeReport, NodeSnapshot, ReadError, Reporter, SnapshotsReport, StatisticsSocket,
-    default_socket, find_sockets, read_report, sockets_folder,
+    NodeReport, NodeSnapshot, ReadError, RepairsReport, Reporter, SnapshotsReport,
+    StatisticsSocket, default_socket, find_sockets, read_report, sockets_folder,
 };
 #[cfg(feature = "http")]
 pub use farcore_tuning::{Exposition, HttpLimits, HttpServer, is_loopback};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use farcore::{Config, Engine, Error, Handle, LogPolicy};
+use farcore::{Config, Engine, Error, Handle, LogPolicy, Reporter};
 use farcore_rdma::Lock;
 use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
 
@@ -142,6 +142,12 @@ fn lose_and_repair(seed: u64, cores: usize, log: LogPolicy, snapshots: u32) {
         });
         let stats = engine.durable_stats().expect("it has a directory");
         assert!(stats.repaired_keys > 100, "{when}: {repaired:?}, {stats:?}");
+        let report = engine.reporter().report().data.expect("there is one");
+        let shown = report.repairs;
+        assert!(!shown.is_under_way && shown.error.is_empty(), "{shown:?}");
+        assert_eq!(shown.completed, stats.repairs, "{when}");
+        assert_eq!(shown.failed, stats.failed_repairs, "{when}");
+        assert_eq!(shown.keys, stats.repaired_keys, "{when}");
         assert_same(&engine, &before, &when);
         engine.flush().expect("far memory has room");
     }

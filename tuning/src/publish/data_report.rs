@@ -18,6 +18,8 @@ pub struct DataReport {
     pub snapshots: SnapshotsReport,
     /// What is known of the log of changes.
     pub log: LogReport,
+    /// What is known of repairs.
+    pub repairs: RepairsReport,
 }
 
 /// How far the loading of a data directory is, or was when it ended.
@@ -89,6 +91,22 @@ pub struct LogReport {
     pub syncs: HistogramSnapshot,
 }
 
+/// The repairs that restored what memory nodes have lost. Counts are since the engine was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RepairsReport {
+    /// One is running.
+    pub is_under_way: bool,
+    /// Those that restored all that was lost.
+    pub completed: u64,
+    /// Those that did not.
+    pub failed: u64,
+    /// Keys that were restored by those that were completed.
+    pub keys: u64,
+    /// Why the last one that was tried failed; empty if it did not.
+    pub error: String,
+}
+
 impl DataReport {
     /// The figures since an earlier report of the same engine. What is no count keeps its value.
     #[must_use]
@@ -102,6 +120,10 @@ impl DataReport {
         now.bytes = now.bytes.saturating_sub(then.bytes);
         now.durable_bytes = now.durable_bytes.saturating_sub(then.durable_bytes);
         now.syncs = now.syncs.since(&then.syncs);
+        let (now, then) = (&mut report.repairs, &earlier.repairs);
+        now.completed = now.completed.saturating_sub(then.completed);
+        now.failed = now.failed.saturating_sub(then.failed);
+        now.keys = now.keys.saturating_sub(then.keys);
         report
     }
 }

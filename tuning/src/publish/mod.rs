@@ -19,7 +19,7 @@ mod socket;
 mod spans;
 
 pub use self::attach::{ReadError, default_socket, find_sockets, read_report, sockets_folder};
-pub use self::data_report::{DataReport, LoadingReport, LogReport, SnapshotsReport};
+pub use self::data_report::{DataReport, LoadingReport, LogReport, RepairsReport, SnapshotsReport};
 #[cfg(feature = "http")]
 pub use self::exposition::Exposition;
 #[cfg(feature = "http")]

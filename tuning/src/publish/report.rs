@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn any_text_is_a_report_or_refused() {
-        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}}}}"#;
+        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}},"repairs":{"is_under_way":true,"completed":1,"failed":2,"keys":3,"error":"y"}}}"#;
         farcore_fuzz::Target::new("report")
             .seed(some)
             .seed(serde_json::to_vec(&Report::default()).unwrap())
@@ -237,6 +237,7 @@ mod tests {
                 "\"cores\":",
                 "\"data\":",
                 "\"syncs\":",
+                "\"repairs\":",
             ])
             .longest(2000)
             .rounds(1000)
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_difference_holds_the_figures_in_between() {
-        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}],"data":{"log":{"bytes":7,"unsynced_bytes":5},"snapshots":{"completed":1}}}"#;
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}],"data":{"log":{"bytes":7,"unsynced_bytes":5},"snapshots":{"completed":1},"repairs":{"keys":5,"failed":1}}}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();
         let mut later = earlier.clone();
         later.cores[0].counters.gets = 10;
@@ -268,6 +269,7 @@ mod tests {
         (data.log.bytes, data.log.unsynced_bytes) = (17, 2);
         // A count that has fallen: the text may come from any process.
         data.snapshots.completed = 0;
+        (data.repairs.keys, data.repairs.failed) = (9, 0);
         let between = later.since(&earlier);
         assert_eq!((between.total().gets, between.total().keys), (3, 5));
         assert_eq!(between.cores[0].hardware.cycles, Some(3));
@@ -277,6 +279,7 @@ mod tests {
         let data = between.data.unwrap();
         assert_eq!((data.log.bytes, data.log.unsynced_bytes), (10, 2));
         assert_eq!(data.snapshots.completed, 0);
+        assert_eq!((data.repairs.keys, data.repairs.failed), (4, 0));
     }
 
     #[test]

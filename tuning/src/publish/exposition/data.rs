@@ -9,7 +9,9 @@ use prometheus_client::metrics::MetricType;
 
 use super::family::{counter, gauge};
 use super::only_histogram;
-use crate::publish::data_report::{DataReport, LoadingReport, LogReport, SnapshotsReport};
+use crate::publish::data_report::{
+    DataReport, LoadingReport, LogReport, RepairsReport, SnapshotsReport,
+};
 
 /// Upper bounds of the buckets of syncs, in nanoseconds: from a cache of the disk to a disk that
 /// hangs.
@@ -252,9 +254,45 @@ fn encode_log(encoder: &mut DescriptorEncoder<'_>, log: &LogReport) -> fmt::Resu
     only_histogram(family, &log.syncs, &SYNC_NS, 1e9)
 }
 
+fn encode_repairs(encoder: &mut DescriptorEncoder<'_>, repairs: &RepairsReport) -> fmt::Result {
+    gauges(
+        encoder,
+        &[(
+            "data_repair_running",
+            "Whether what a memory node has lost is being restored.",
+            repairs.is_under_way.into(),
+            false,
+        )],
+    )?;
+    counters(
+        encoder,
+        &[
+            (
+                "data_repair_completed",
+                "Repairs that restored all that was lost.",
+                repairs.completed,
+                false,
+            ),
+            (
+                "data_repair_failed",
+                "Repairs that did not restore all that was lost.",
+                repairs.failed,
+                false,
+            ),
+            (
+                "data_repair_keys",
+                "Keys that completed repairs have restored.",
+                repairs.keys,
+                false,
+            ),
+        ],
+    )
+}
+
 /// Encodes what an engine says of its data directory.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, data: &DataReport) -> fmt::Result {
     encode_loading(encoder, &data.loading)?;
     encode_snapshots(encoder, &data.snapshots)?;
-    encode_log(encoder, &data.log)
+    encode_log(encoder, &data.log)?;
+    encode_repairs(encoder, &data.repairs)
 }

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use crate::measure::Histogram;
 use crate::measure::{Metric, MetricKind};
-use crate::publish::data_report::{DataReport, LoadingReport, LogReport, SnapshotsReport};
+use crate::publish::data_report::{
+    DataReport, LoadingReport, LogReport, RepairsReport, SnapshotsReport,
+};
 use crate::publish::exposition::*;
 use crate::publish::http::openmetrics;
 use crate::publish::report::NodeReport;
@@ -71,6 +73,13 @@ fn data() -> DataReport {
             unsynced_ns: 90_017_000_000_000,
             last_sync_ns: 90_018_000_000_000,
             syncs: syncs.snapshot(),
+        },
+        repairs: RepairsReport {
+            is_under_way: true,
+            completed: 90_019,
+            failed: 90_020,
+            keys: 90_021,
+            error: "more was lost meanwhile".to_owned(),
         },
     }
 }
@@ -229,11 +238,16 @@ fn the_data_directory_is_published_in_seconds_and_bytes() {
         ("log_sync_seconds_sum", "3.0004"),
         ("log_sync_seconds_count", "2"),
         ("log_sync_seconds_bucket{le=\"0.0005\"}", "1"),
+        ("repair_running", "1"),
+        ("repair_completed_total", "90019"),
+        ("repair_failed_total", "90020"),
+        ("repair_keys_total", "90021"),
     ] {
         let line = format!("farcore_data_{name} {value}");
         assert!(text.lines().any(|one| one == line), "{line}\n{text}");
     }
     assert!(!text.contains("disk is full"), "{text}");
+    assert!(!text.contains("lost meanwhile"), "{text}");
 }
 
 #[test]
