@@ -75,7 +75,9 @@ fn snapshots(data: &DataRates) -> Vec<Span<'static>> {
         || "  no snapshot".to_owned(),
         |seconds| format!("  snapshot {} ago", age(seconds)),
     );
+    // No snapshot is written while a repair runs.
     let state = match data.last_snapshot_bytes {
+        _ if data.is_repairing => Span::from(", repairing"),
         _ if data.is_saving => Span::from(", writing"),
         _ if data.snapshot_error.is_some() => red(", last FAILED"),
         Some(bytes) => Span::from(format!(", {}", size(bytes))),
@@ -114,6 +116,8 @@ mod tests {
         };
         let long = line(&data);
         assert!(long.width() <= 80, "{long}");
+        data.is_repairing = true;
+        assert!(line(&data).width() <= 80, "{}", line(&data));
         data.is_failing = true;
         assert!(line(&data).width() <= 80, "{}", line(&data));
         data.is_loading = true;

@@ -286,6 +286,8 @@ fn with_data(seconds: u64) -> Report {
     data.snapshots.last_unix_ms = farcore_tuning::system_ms() - 7_250_000;
     data.snapshots.last_bytes = 5 << 20;
     data.snapshots.completed = 1;
+    data.repairs.keys = 9;
+    data.repairs.error = "no room".to_owned();
     Report {
         data: Some(data),
         ..report(2, 1, seconds)
@@ -306,6 +308,9 @@ fn a_data_directory_has_a_line_and_a_part_of_the_json() {
     assert_eq!(data["sync"]["count"], 2);
     assert!(data["last_snapshot_age_seconds"].as_f64().unwrap() >= 7_250.0);
     assert!(data["snapshot_error"].is_null(), "{data}");
+    assert_eq!(data["repaired_keys"], 9);
+    assert_eq!(data["is_repairing"], false);
+    assert_eq!(data["repair_error"], "no room");
     assert!(!shown(&app([report(2, 1, 1), report(2, 1, 2)]), (80, 24)).contains(" data "));
 }
 
@@ -326,6 +331,7 @@ fn a_log_that_fails_a_snapshot_that_failed_and_loading_are_named() {
             "last FAILED",
         ),
         (|data| data.snapshots.is_under_way = true, ", writing"),
+        (|data| data.repairs.is_under_way = true, ", repairing"),
         (
             |data| {
                 data.loading.is_under_way = true;

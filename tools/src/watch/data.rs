@@ -49,6 +49,14 @@ pub(crate) struct DataRates {
     pub(crate) sync: Latency,
     /// The last sync of each core, the longest of them.
     pub(crate) last_sync_ns: u64,
+    /// What a memory node has lost is being restored.
+    pub(crate) is_repairing: bool,
+    pub(crate) repairs: u64,
+    pub(crate) failed_repairs: u64,
+    /// Keys that completed repairs have restored.
+    pub(crate) repaired_keys: u64,
+    /// Why the last repair that was tried failed; absent if it did not.
+    pub(crate) repair_error: Option<String>,
 }
 
 /// A time in milliseconds since 1970, in seconds; absent if it is 0.
@@ -74,12 +82,13 @@ impl DataRates {
             loading,
             snapshots,
             log,
+            repairs,
         } = later;
         let last_ms = snapshots.last_unix_ms;
         let has_last = last_ms > 0;
         // A clock that was set back makes no age.
         let age_ms = now_unix_ms.saturating_sub(last_ms);
-        let error = Some(&snapshots.error).filter(|error| !error.is_empty());
+        let why = |error: &String| Some(error).filter(|error| !error.is_empty()).cloned();
         Self {
             is_loading: loading.is_under_way,
             loaded_entries: loading.entries,
@@ -97,7 +106,7 @@ impl DataRates {
             last_snapshot_bytes: has_last.then_some(snapshots.last_bytes),
             last_snapshot_keys: has_last.then_some(snapshots.last_keys),
             failed_unix_seconds: unix_seconds(snapshots.failed_unix_ms),
-            snapshot_error: error.cloned(),
+            snapshot_error: why(&snapshots.error),
             is_logging: log.is_on,
             is_failing: log.is_failing,
             log_bytes: log.bytes,
@@ -109,6 +118,11 @@ impl DataRates {
             syncs_per_second: between.log.syncs.count() as f64 / seconds,
             sync: latency(&between.log.syncs),
             last_sync_ns: log.last_sync_ns,
+            is_repairing: repairs.is_under_way,
+            repairs: repairs.completed,
+            failed_repairs: repairs.failed,
+            repaired_keys: repairs.keys,
+            repair_error: why(&repairs.error),
         }
     }
 }

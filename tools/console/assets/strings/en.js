@@ -738,6 +738,7 @@ export default {
   "live.data.last_snapshot_keys": "Its keys",
   "live.data.snapshots": "Snapshots",
   "live.data.failed_snapshots": "Failed snapshots",
+  "live.data.repaired_keys": "Keys restored",
   "live.data.torn_bytes": "Cut when loaded",
 
   "users.lead": "Who may use this console, and for what.",

@@ -738,6 +738,7 @@ export default {
   "live.data.last_snapshot_keys": "快照键数",
   "live.data.snapshots": "快照数",
   "live.data.failed_snapshots": "失败的快照",
+  "live.data.repaired_keys": "已恢复的键",
   "live.data.torn_bytes": "加载时截去",
 
   "users.lead": "谁可以使用此控制台，以及可以做什么。",

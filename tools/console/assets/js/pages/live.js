@@ -47,6 +47,7 @@ const DATA = [
   ["last_snapshot_keys", "count"],
   ["snapshots", "exact"],
   ["failed_snapshots", "exact"],
+  ["repaired_keys", "count"],
   ["torn_bytes", "bytes"],
 ];
 const NODE_COLUMNS = [
