@@ -256,14 +256,19 @@ impl Loader {
         loader.settle().await?;
         if let Some(since) = loader.since {
             loader.loaded.load.trees.settle(since);
+            // One that went while the base was written: the log does not go on with its pieces.
+            loader.loaded.load.longs.clear();
         }
         loader.loaded.chain = reader.chain();
         Ok(loader.loaded)
     }
 
     fn damaged(&self, at: u64) -> Error {
+        self.misfit(at, "no entry of a journal is there")
+    }
+
+    fn misfit(&self, at: u64, reason: &'static str) -> Error {
         let path = self.path.clone();
-        let reason = "no entry of a journal is there";
         StorageError::Corrupt { path, at, reason }.into()
     }
 
@@ -299,7 +304,7 @@ impl Loader {
 
     async fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
         let Ok(body) = entry.body() else {
-            return Err(self.damaged(self.loaded.entries));
+            return Err(self.misfit(self.loaded.entries, "an entry has a body of another kind"));
         };
         let (key, version) = (entry.key, entry.version);
         self.loaded.entries += 1;
@@ -364,14 +369,17 @@ impl Loader {
         match self.since {
             Some(since) => {
                 let Some((head, _)) = Patches::parse(patches) else {
-                    return Err(self.damaged(self.loaded.entries));
+                    return Err(self.misfit(self.loaded.entries, "a page of a tree is none"));
                 };
                 trees.note_page(key, version, head, since);
                 self.patch(key, version, patches).await
             }
             None if trees.knows(key, version) => {
                 let Some(unseen) = trees.unseen(key, version, patches) else {
-                    return Err(self.damaged(self.loaded.entries));
+                    return Err(self.misfit(
+                        self.loaded.entries,
+                        "a step does not fit the tree before it",
+                    ));
                 };
                 self.patch(key, version, &unseen).await
             }
@@ -401,14 +409,14 @@ impl Loader {
             return self.patch_with(key, version, step).await;
         }
         let Some((head, patches)) = Patches::parse(step) else {
-            return Err(self.damaged(self.loaded.entries));
+            return Err(self.misfit(self.loaded.entries, "a step of a tree is none"));
         };
         // The root comes first, so that it is that of the step while its nodes come.
         let mut part = Vec::new();
         put_step_head(&mut part, head);
         for patch in patches {
             let Some(patch) = patch else {
-                return Err(self.damaged(self.loaded.entries));
+                return Err(self.misfit(self.loaded.entries, "a step of a tree is none"));
             };
             PutPatch(&mut part).patch(patch);
             if part.len() >= STEP_BYTES {
@@ -469,7 +477,7 @@ impl Loader {
             return Ok(());
         };
         if long.bytes.len() as u64 != long.length || long.key != key {
-            return Err(self.damaged(self.loaded.entries));
+            return Err(self.misfit(self.loaded.entries, "a long value is not whole"));
         }
         self.settle().await?;
         let written = self

@@ -331,6 +331,8 @@ where
         if source.kind == FileKind::Base {
             self.end_base_tree()?;
             self.versions.settle(since_of(&of));
+            // Those that went while the base was written.
+            self.longs.clear();
         }
         self.send_all().await
     }

@@ -204,6 +204,8 @@ pub(crate) struct Shard<E: Endpoint> {
     journal_stop: JournalStop,
     /// Files are loaded: nothing expires.
     is_loading: bool,
+    /// The time since 1970 meanwhile: `unix_ms` begins with it.
+    loading_ms: u64,
     /// What is lost is being restored from files.
     repair: Option<Box<Repair>>,
     /// There are long values or trees, so more may end with a record.
@@ -321,6 +323,7 @@ impl<E: Endpoint> Shard<E> {
             journal: None,
             journal_stop: JournalStop::No,
             is_loading: options.loads,
+            loading_ms: 0,
             repair: None,
             has_heads: false,
             has_inline: false,

@@ -1,5 +1,6 @@
 //! What a report says of the data directory.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use farcore::statistics::DataReport;
@@ -74,21 +75,26 @@ fn a_report_says_what_was_logged_synced_saved_and_loaded() {
     assert_eq!(stats.loaded_entries, loaded.loading.entries);
 }
 
-#[test]
-fn a_snapshot_that_cannot_be_written_is_counted_and_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let engine = Engine::open(config(dir.path(), 1, LogPolicy::EverySecond)).unwrap();
-    // What the next generation would create.
+/// Stands in the way of the next generation of a directory of one core; returns where.
+pub(super) fn block_next(dir: &Path) -> PathBuf {
     let is_log = |name: &str| name.starts_with("log-");
-    let entries = std::fs::read_dir(dir.path()).unwrap();
+    let entries = std::fs::read_dir(dir).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let log = names.filter(|name| is_log(name)).max().unwrap();
     let (start, shard) = log.rsplit_once('-').unwrap();
     let (kind, generation) = start.rsplit_once('-').unwrap();
     let width = generation.len();
     let next = generation.parse::<u64>().unwrap() + 1;
-    let blocked = dir.path().join(format!("{kind}-{next:0width$}-{shard}"));
-    std::fs::create_dir(blocked).unwrap();
+    let blocked = dir.join(format!("{kind}-{next:0width$}-{shard}"));
+    std::fs::create_dir(&blocked).unwrap();
+    blocked
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_written_is_counted_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(config(dir.path(), 1, LogPolicy::EverySecond)).unwrap();
+    block_next(dir.path());
     engine.snapshot().unwrap_err();
     let snapshots = data(&engine).snapshots;
     assert_eq!((snapshots.completed, snapshots.failed), (0, 1));

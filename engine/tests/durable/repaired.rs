@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use farcore::statistics::RepairsReport;
 use farcore::{Config, Engine, Error, Handle, LogPolicy, Reporter};
 use farcore_rdma::Lock;
 use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
 
 use crate::contents;
+use crate::figures::block_next;
 use crate::work::{Random, steps};
 
 /// The time limit for anything that must happen.
@@ -186,6 +188,38 @@ fn without_a_log_of_all_changes_nothing_is_repaired() {
     engine.close();
     let engine = Engine::open(without).expect("it opens");
     assert!(matches!(engine.repair(), Err(Error::NoDataDirectory)));
+}
+
+#[test]
+fn a_repair_that_fails_is_counted_and_named_until_one_is_completed() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let (first, mut second) = (node(0), Some(node(0)));
+    let nodes = [&first, second.as_ref().expect("it runs")];
+    let config = config(dir.path(), &nodes, 1, LogPolicy::EverySecond);
+    let engine = Engine::open(config).expect("it opens");
+    let mut handle = engine.handle().expect("a handle is free");
+    SHORT.put(&mut handle);
+    engine.flush().expect("far memory has room");
+    let shown = || {
+        let data = engine.reporter().report().data;
+        data.expect("it has a directory").repairs
+    };
+    assert_eq!(shown(), RepairsReport::default());
+    let blocked = block_next(dir.path());
+    lose(&engine, &mut second);
+    // The engine may have tried by itself.
+    let _ = engine.repair();
+    wait_until("the failure", || shown().failed > 0);
+    let failed = shown();
+    assert_eq!((failed.completed, failed.keys), (0, 0), "{failed:?}");
+    assert!(!failed.error.is_empty(), "{failed:?}");
+    std::fs::remove_dir(blocked).expect("it is there");
+    wait_until("the repair", || {
+        shown().completed > 0 || engine.repair().is_ok_and(|repaired| repaired.keys > 0)
+    });
+    let repaired = shown();
+    assert!(repaired.keys > 100 && repaired.error.is_empty());
+    assert!(repaired.failed >= failed.failed, "{repaired:?}");
 }
 
 #[test]

@@ -434,14 +434,23 @@ impl Base {
             Some(change) => change.expires_ms,
             None => {
                 self.happened += 1;
-                let keeps = facts.unknown.iter();
-                if keeps.filter(|one| matches!(one.1, Kind::Keep(_))).count() > 0 {
+                let keeps = facts.unknown.iter().filter_map(|one| match one.1 {
+                    Kind::Keep(expires_ms) => Some(expires_ms),
+                    _ => None,
+                });
+                let keeps: Vec<_> = keeps.collect();
+                if !keeps.is_empty() {
                     self.unclear_keys.push(key);
                 }
-                match calls.get(&call_of(number)).map(|entry| &entry.call) {
+                let stored_ms = match calls.get(&call_of(number)).map(|entry| &entry.call) {
                     Some(Call::Put { expires_ms, .. }) => *expires_ms,
                     _ => None,
-                }
+                };
+                // The latest that it may be: what was read of the key is judged by it.
+                let may_be = keeps.into_iter().chain([stored_ms]);
+                may_be
+                    .collect::<Option<Vec<_>>>()
+                    .and_then(|all| all.into_iter().max())
             }
         };
         self.entries.push(Entry {

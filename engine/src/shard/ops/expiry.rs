@@ -23,6 +23,7 @@ impl<E: Endpoint> Shard<E> {
     #[inline]
     pub(crate) fn note_unix_ms(&mut self, unix_ms: u64) {
         if self.is_loading {
+            self.loading_ms = unix_ms;
             return;
         }
         let runs_back = farcore_tuning::mutated!("time-runs-back");

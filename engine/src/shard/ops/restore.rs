@@ -27,6 +27,8 @@ impl<E: Endpoint> Shard<E> {
     /// `ceiling`.
     pub(crate) fn end_loading(&mut self, ceiling: Version) {
         self.is_loading = false;
+        // Requests may be served before the clock is read again.
+        self.note_unix_ms(self.loading_ms);
         self.version = self.version.max(ceiling).saturating_add(VERSIONS_SKIPPED);
     }
 
