@@ -85,9 +85,8 @@ impl Salvage {
     /// It is no directory, another process has it, its files cannot be written, or no snapshot is
     /// whole: then nothing is changed.
     pub fn run(directory: &Path, key: Option<&EncryptionKey>) -> Result<Self> {
-        // One that is not there is not made.
-        drop(Directory::open_to_read(directory)?);
-        let directory = Directory::open(directory)?;
+        let path = directory;
+        let directory = Directory::open_to_read(path)?;
         let mut salvage = Self::default();
         let manifest = salvage.choose(&directory, key)?;
         let mut work = Work::default();
@@ -103,6 +102,9 @@ impl Salvage {
         if salvage.damage.is_empty() {
             return Ok(salvage);
         }
+        // Only now is anything written in it.
+        drop(directory);
+        let directory = Directory::open(path)?;
         salvage.carry_out(&directory, key, manifest, &work)?;
         Ok(salvage)
     }

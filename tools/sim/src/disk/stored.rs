@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use farcore::disk::{DISK_BLOCK_BYTES, Disk, DiskBuffer, DiskError, DiskRequest, DiskWork};
 use farcore::{EncryptionKey, SimulatedLog, StorageError, read_simulated};
@@ -16,7 +17,7 @@ const DEPTH: usize = 6;
 struct Image(PathBuf);
 
 impl Image {
-    fn of(disk: &mut SimulatedDisk, seed: u64) -> Self {
+    fn of(disk: &mut SimulatedDisk) -> Self {
         let mut bytes = Vec::new();
         let mut buffer = Some(DiskBuffer::new(1));
         loop {
@@ -47,7 +48,10 @@ impl Image {
                 Err(error) => panic!("{error}"),
             }
         }
-        let name = format!("farcore-sim-log-{}-{seed}", std::process::id());
+        // Tests of one process use the same seeds beside each other.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("farcore-sim-log-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::write(&path, bytes).expect("there is room");
         Self(path)
@@ -93,7 +97,7 @@ fn live(seed: u64, faults: DiskFaults, key: Option<&EncryptionKey>) -> Life {
     let synced = usize::try_from(log.synced()).expect("it fits");
     let has_failed_sync = log.needs_new_file();
     log.disk_mut().crash();
-    let image = Image::of(log.disk_mut(), seed);
+    let image = Image::of(log.disk_mut());
     Life {
         stream,
         synced,
