@@ -78,15 +78,21 @@ fn a_report_says_what_was_logged_synced_saved_and_loaded() {
 /// Stands in the way of the next generation of a directory of one core; returns where.
 pub(super) fn block_next(dir: &Path) -> PathBuf {
     let is_log = |name: &str| name.starts_with("log-");
-    let entries = std::fs::read_dir(dir).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let log = names.filter(|name| is_log(name)).max().unwrap();
-    let (start, shard) = log.rsplit_once('-').unwrap();
-    let (kind, generation) = start.rsplit_once('-').unwrap();
+    let entries = std::fs::read_dir(dir).expect("it can be read");
+    let names = entries.map(|entry| {
+        let name = entry.expect("it can be read").file_name();
+        name.into_string().expect("it is text")
+    });
+    let log = names
+        .filter(|name| is_log(name))
+        .max()
+        .expect("there is a log");
+    let (start, shard) = log.rsplit_once('-').expect("it has parts");
+    let (kind, generation) = start.rsplit_once('-').expect("it has parts");
     let width = generation.len();
-    let next = generation.parse::<u64>().unwrap() + 1;
+    let next = generation.parse::<u64>().expect("it is a number") + 1;
     let blocked = dir.join(format!("{kind}-{next:0width$}-{shard}"));
-    std::fs::create_dir(&blocked).unwrap();
+    std::fs::create_dir(&blocked).expect("it can be made");
     blocked
 }
 
