@@ -180,7 +180,7 @@ fn read_entries(
     count: &mut u64,
     mut progress: impl FnMut(u64),
 ) -> std::result::Result<FileState, StorageError> {
-    while let Some(bytes) = steps.next()? {
+    while let Some((_, bytes)) = steps.next()? {
         *count += entries(bytes).count() as u64;
         progress(steps.reader().position());
     }

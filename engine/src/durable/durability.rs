@@ -7,7 +7,8 @@ use farcore_tuning::{
     DataReport, HistogramSnapshot, LoadingReport, LogReport, RepairsReport, SnapshotsReport,
 };
 
-use super::keeper::{Durable, DurableStats, RepairSummary, SnapshotSummary};
+use super::figures::{DurableStats, RepairSummary, SnapshotSummary};
+use super::keeper::Durable;
 use super::load::LoadProgress;
 use crate::error::{Error, Result};
 use crate::observe::metrics::DurableSource;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::log_sequence::keeps_all;
-use super::steps::{Steps, entries, since_of};
+use super::steps::{Steps, StepsEnd, entries, since_of};
 use super::tree_versions::TreeVersions;
 use super::waits::Beside;
 use crate::cipher::EncryptionKey;
@@ -27,7 +27,7 @@ use crate::journal::{
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
-use crate::storage::{Chain, Directory, FileKind, FileReader, ReadOutcome};
+use crate::storage::{Chain, Directory, FileKind, FileReader};
 
 /// Bytes of a step of a tree that one request carries, about.
 const STEP_BYTES: usize = 128 << 10;
@@ -75,9 +75,9 @@ pub(super) struct LogMarks {
 /// It cannot be read, or is damaged.
 fn marks_of(reader: FileReader, path: &Path) -> Result<LogMarks> {
     let (mut steps, mut log) = (Steps::new(reader, path), LogMarks::default());
-    while let Some(bytes) = steps.next()? {
-        for entry in entries(bytes) {
-            if let Ok(EntryBody::Mark { number }) = entry.body() {
+    while let Some((_, bytes)) = steps.next()? {
+        for (_, body) in entries(bytes) {
+            if let EntryBody::Mark { number } = body {
                 log.marks.insert(number);
             }
         }
@@ -182,8 +182,8 @@ pub(super) struct Loader {
     loaded: Loaded,
     progress: Arc<LoadProgress>,
     until: Until,
-    /// What follows is left out.
-    is_over: bool,
+    /// Where the block begins that was read last.
+    at: u64,
     encoded: Vec<u8>,
     sent: u64,
     failed: Option<Error>,
@@ -196,7 +196,7 @@ impl Loader {
     /// The file is damaged, or a shard has no room.
     pub(super) async fn load(
         core: Core,
-        mut reader: FileReader,
+        reader: FileReader,
         (load, path): (ShardLoad, PathBuf),
         (until, progress): (Until, Arc<LoadProgress>),
     ) -> Result<Loaded> {
@@ -219,39 +219,15 @@ impl Loader {
             },
             progress,
             until,
-            is_over: until == Until::Start,
+            at: 0,
             encoded: Vec::new(),
             sent: 0,
             failed: None,
         };
         loader.loaded.ceiling = loader.since.unwrap_or(0);
-        let (mut bytes, mut before) = (Vec::new(), 0);
-        loop {
-            let outcome = reader.read(&mut bytes)?;
-            let read = reader.position();
-            loader
-                .progress
-                .bytes
-                .fetch_add(read - before, Ordering::Relaxed);
-            before = read;
-            let taken = loader.take(&bytes).await?;
-            bytes.drain(..taken);
-            if loader.is_over {
-                break;
-            }
-            match outcome {
-                ReadOutcome::More => {}
-                ReadOutcome::End if bytes.is_empty() => {
-                    loader.loaded.is_finished = true;
-                    break;
-                }
-                ReadOutcome::End => return Err(loader.damaged(read)),
-                ReadOutcome::Torn { at, cut, .. } => {
-                    let cut = cut + bytes.len() as u64;
-                    loader.loaded.torn = Some((loader.path.clone(), at, cut));
-                    break;
-                }
-            }
+        let mut steps = Steps::new(reader, &loader.path);
+        if until != Until::Start {
+            loader.take(&mut steps).await?;
         }
         loader.settle().await?;
         if let Some(since) = loader.since {
@@ -259,53 +235,41 @@ impl Loader {
             // One that went while the base was written: the log does not go on with its pieces.
             loader.loaded.load.longs.clear();
         }
-        loader.loaded.chain = reader.chain();
+        loader.loaded.chain = steps.reader().chain();
         Ok(loader.loaded)
     }
 
-    fn damaged(&self, at: u64) -> Error {
-        self.misfit(at, "no entry of a journal is there")
-    }
-
-    fn misfit(&self, at: u64, reason: &'static str) -> Error {
-        let path = self.path.clone();
+    fn misfit(&self, reason: &'static str) -> Error {
+        let (path, at) = (self.path.clone(), self.at);
         StorageError::Corrupt { path, at, reason }.into()
     }
 
-    /// Applies the whole steps that bytes begin with; returns how many bytes they have.
-    async fn take(&mut self, bytes: &[u8]) -> Result<usize> {
-        let mut done = 0;
-        loop {
-            let mut end = done;
-            loop {
-                match Entry::parse(&bytes[end..]) {
-                    Ok(Some((entry, length))) => {
-                        end += length;
-                        if !entry.has_more || farcore_tuning::mutated!("step-loaded-in-part") {
-                            break;
-                        }
-                    }
-                    Ok(None) => return Ok(done),
-                    Err(_) => return Err(self.damaged(end as u64)),
+    /// Applies the steps of a file, as far as it is to be loaded.
+    async fn take(&mut self, steps: &mut Steps) -> Result<()> {
+        let mut before = 0;
+        while let Some((at, bytes)) = steps.next()? {
+            self.at = at;
+            for (entry, body) in entries(bytes) {
+                if let EntryBody::Mark { number } = body
+                    && self.until == Until::Mark(number)
+                {
+                    return Ok(());
                 }
+                self.apply(&entry, body).await?;
             }
-            while done < end && !self.is_over {
-                let Ok(Some((entry, length))) = Entry::parse(&bytes[done..]) else {
-                    return Err(self.damaged(done as u64));
-                };
-                self.apply(&entry).await?;
-                done += length;
-            }
-            if self.is_over {
-                return Ok(done);
-            }
+            let read = steps.reader().position();
+            let progress = &self.progress.bytes;
+            progress.fetch_add(read - before, Ordering::Relaxed);
+            before = read;
         }
+        self.loaded.is_finished = steps.is_finished();
+        if let Some(StepsEnd::Torn { at, cut }) = steps.end() {
+            self.loaded.torn = Some((self.path.clone(), at, cut));
+        }
+        Ok(())
     }
 
-    async fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
-        let Ok(body) = entry.body() else {
-            return Err(self.misfit(self.loaded.entries, "an entry has a body of another kind"));
-        };
+    async fn apply(&mut self, entry: &Entry<'_>, body: EntryBody<'_>) -> Result<()> {
         let (key, version) = (entry.key, entry.version);
         self.loaded.entries += 1;
         self.loaded.ceiling = self.loaded.ceiling.max(version);
@@ -328,10 +292,6 @@ impl Loader {
                 load.longs.clear();
                 self.clear(version).await
             }
-            EntryBody::Mark { number } => {
-                self.is_over = self.until == Until::Mark(number);
-                Ok(())
-            }
             EntryBody::LongBegin { id, length } => {
                 let long = LongLoad {
                     key: key.to_vec(),
@@ -348,7 +308,7 @@ impl Loader {
                 }
                 Ok(())
             }
-            EntryBody::End => Ok(()),
+            EntryBody::Mark { .. } | EntryBody::End => Ok(()),
             EntryBody::LongEnd { id } => {
                 load.longs.remove(&id);
                 Ok(())
@@ -369,17 +329,14 @@ impl Loader {
         match self.since {
             Some(since) => {
                 let Some((head, _)) = Patches::parse(patches) else {
-                    return Err(self.misfit(self.loaded.entries, "a page of a tree is none"));
+                    return Err(self.misfit("a page of a tree is none"));
                 };
                 trees.note_page(key, version, head, since);
                 self.patch(key, version, patches).await
             }
             None if trees.knows(key, version) => {
                 let Some(unseen) = trees.unseen(key, version, patches) else {
-                    return Err(self.misfit(
-                        self.loaded.entries,
-                        "a step does not fit the tree before it",
-                    ));
+                    return Err(self.misfit("a step does not fit the tree before it"));
                 };
                 self.patch(key, version, &unseen).await
             }
@@ -409,14 +366,14 @@ impl Loader {
             return self.patch_with(key, version, step).await;
         }
         let Some((head, patches)) = Patches::parse(step) else {
-            return Err(self.misfit(self.loaded.entries, "a step of a tree is none"));
+            return Err(self.misfit("a step of a tree is none"));
         };
         // The root comes first, so that it is that of the step while its nodes come.
         let mut part = Vec::new();
         put_step_head(&mut part, head);
         for patch in patches {
             let Some(patch) = patch else {
-                return Err(self.misfit(self.loaded.entries, "a step of a tree is none"));
+                return Err(self.misfit("a step of a tree is none"));
             };
             PutPatch(&mut part).patch(patch);
             if part.len() >= STEP_BYTES {
@@ -477,7 +434,7 @@ impl Loader {
             return Ok(());
         };
         if long.bytes.len() as u64 != long.length || long.key != key {
-            return Err(self.misfit(self.loaded.entries, "a long value is not whole"));
+            return Err(self.misfit("a long value is not whole"));
         }
         self.settle().await?;
         let written = self

@@ -18,6 +18,7 @@
 mod base;
 mod check;
 mod durability;
+mod figures;
 mod keeper;
 mod load;
 mod log_sequence;
@@ -30,7 +31,7 @@ mod waits;
 
 pub use self::check::{DirectoryReport, FileReport, FileState};
 pub use self::durability::{Durability, LoadFigures};
+pub use self::figures::{DurableStats, RepairSummary, SnapshotSummary};
 pub(crate) use self::keeper::{Durable, DurableOptions};
-pub use self::keeper::{DurableStats, RepairSummary, SnapshotSummary};
 pub(crate) use self::load::LoadProgress;
 pub use self::salvage::Salvage;

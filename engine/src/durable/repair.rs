@@ -43,6 +43,8 @@ const BATCH_ITEMS: usize = 4096;
 const STEP_BYTES: usize = 64 << 10;
 /// Bytes that are kept of keys that are lost, about.
 const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bits by which keys are parted, at most: who chose keys of one hash is not followed further.
+const PART_BITS_MAX: u32 = 32;
 /// Bytes of a key in a map, beside its own.
 const KEY_BYTES: usize = 200;
 /// Bytes of a node's number in a set.
@@ -64,6 +66,8 @@ enum Halted {
     TooMuch,
     Failed(Error),
 }
+
+type Outcome = std::result::Result<(), Halted>;
 
 impl<E: Into<Error>> From<E> for Halted {
     fn from(error: E) -> Self {
@@ -187,6 +191,9 @@ struct KeptLong {
     bytes: Vec<u8>,
 }
 
+/// What is done with each entry of a file.
+type Take<R> = fn(&mut R, &SuperBlock, (Entry<'_>, EntryBody<'_>)) -> Outcome;
+
 /// A repair under way.
 pub(super) struct Repairer<'a, S> {
     files: Files<'a>,
@@ -203,8 +210,9 @@ pub(super) struct Repairer<'a, S> {
     /// The tree of the base that was read last.
     last: Option<Box<[u8]>>,
     longs: HashMap<(u16, u64), KeptLong>,
-    /// The file that is read.
+    /// The file that is read, and where its last block begins.
     path: PathBuf,
+    at: u64,
     /// Bytes of all that is kept, about.
     kept_bytes: usize,
     out: Vec<RepairRequest>,
@@ -236,6 +244,7 @@ where
             last: None,
             longs: HashMap::new(),
             path: PathBuf::new(),
+            at: 0,
             kept_bytes: 0,
             out: Vec::new(),
             out_bytes: 0,
@@ -265,7 +274,7 @@ where
         (self.kept_bytes, self.out_bytes) = (0, 0);
     }
 
-    async fn run_part(&mut self, sources: &[Source]) -> std::result::Result<(), Halted> {
+    async fn run_part(&mut self, sources: &[Source]) -> Outcome {
         let of = |kind| sources.iter().filter(move |source| source.kind == kind);
         for source in of(FileKind::Log) {
             self.read(source, true, Self::survey).await?;
@@ -285,12 +294,7 @@ where
     }
 
     /// Reads a file; `probes`: shards are asked which of its keys may be lost.
-    async fn read(
-        &mut self,
-        source: &Source,
-        probes: bool,
-        take: fn(&mut Self, &SuperBlock, &Entry<'_>) -> std::result::Result<(), Halted>,
-    ) -> std::result::Result<(), Halted> {
+    async fn read(&mut self, source: &Source, probes: bool, take: Take<Self>) -> Outcome {
         let (directory, key) = self.files;
         let reader = match directory.reader(&source.path, key) {
             Ok(reader) => reader,
@@ -308,20 +312,22 @@ where
         self.path.clone_from(&source.path);
         let of = reader.super_block().clone();
         let mut steps = Steps::new(reader, &source.path);
-        while let Some(bytes) = steps.next()? {
+        while let Some((at, bytes)) = steps.next()? {
+            self.at = at;
             if probes {
                 self.probe(bytes).await?;
             }
-            for entry in entries(bytes) {
-                if let Ok(EntryBody::Mark { number }) = entry.body()
+            for (entry, body) in entries(bytes) {
+                if let EntryBody::Mark { number } = body
                     && source.until == Until::Mark(number)
                 {
                     return self.send_all().await;
                 }
-                take(self, &of, &entry)?;
+                take(self, &of, (entry, body))?;
             }
             self.send_if_full().await?;
-            if self.kept_bytes > KEPT_BYTES_MAX && self.known.len() > 1 {
+            let can_part = self.part.bits < PART_BITS_MAX && self.known.len() > 1;
+            if self.kept_bytes > KEPT_BYTES_MAX && can_part {
                 return Err(Halted::TooMuch);
             }
         }
@@ -338,10 +344,10 @@ where
     }
 
     /// Asks which keys of steps may be lost.
-    async fn probe(&mut self, steps: &[u8]) -> std::result::Result<(), Halted> {
+    async fn probe(&mut self, steps: &[u8]) -> Outcome {
         self.lost.clear();
         let mut asked = HashSet::new();
-        for Entry { key, .. } in entries(steps) {
+        for (Entry { key, .. }, _) in entries(steps) {
             if !key.is_empty() && self.part.has(key) && !self.known.contains_key(key) {
                 asked.insert(key);
             }
@@ -361,14 +367,14 @@ where
         self.out.push(item);
     }
 
-    async fn send_if_full(&mut self) -> std::result::Result<(), Halted> {
+    async fn send_if_full(&mut self) -> Outcome {
         if self.out_bytes < BATCH_BYTES && self.out.len() < BATCH_ITEMS {
             return Ok(());
         }
         self.send_all().await
     }
 
-    async fn send_all(&mut self) -> std::result::Result<(), Halted> {
+    async fn send_all(&mut self) -> Outcome {
         if self.out.is_empty() {
             return Ok(());
         }
@@ -405,10 +411,7 @@ where
     }
 
     /// Notes what a log says.
-    fn survey(&mut self, of: &SuperBlock, entry: &Entry<'_>) -> std::result::Result<(), Halted> {
-        let Ok(body) = entry.body() else {
-            return Ok(());
-        };
+    fn survey(&mut self, of: &SuperBlock, (entry, body): (Entry<'_>, EntryBody<'_>)) -> Outcome {
         let version = entry.version;
         if body == EntryBody::Clear {
             let cleared = Cleared::of(of, version);
@@ -471,17 +474,14 @@ where
     fn take_from_base(
         &mut self,
         of: &SuperBlock,
-        entry: &Entry<'_>,
-    ) -> std::result::Result<(), Halted> {
-        let Ok(body) = entry.body() else {
-            return Ok(());
-        };
+        (entry, body): (Entry<'_>, EntryBody<'_>),
+    ) -> Outcome {
         let (key, version) = (entry.key, entry.version);
         if self.last.as_deref().is_some_and(|last| last != key) {
             self.end_base_tree()?;
         }
         match body {
-            EntryBody::Put { .. } if self.is_newest(key, version) => self.put(entry),
+            EntryBody::Put { .. } if self.is_newest(key, version) => self.put(&entry),
             EntryBody::TreeBegin {
                 kind,
                 tag,
@@ -601,7 +601,7 @@ where
     }
 
     /// The base says no more of a tree: it is finished, unless the logs change it.
-    fn end_base_tree(&mut self) -> std::result::Result<(), Halted> {
+    fn end_base_tree(&mut self) -> Outcome {
         if let Some(key) = self.last.take()
             && !self.known.contains_key(&key)
         {
@@ -611,7 +611,7 @@ where
     }
 
     /// Sends the nodes of a tree that were kept, the root last.
-    fn finish_tree(&mut self, key: &[u8]) -> std::result::Result<(), Halted> {
+    fn finish_tree(&mut self, key: &[u8]) -> Outcome {
         let Some(mut tree) = self.trees.remove(key) else {
             return Ok(());
         };
@@ -668,7 +668,7 @@ where
         id: (u16, u64),
         (key, version): (&[u8], Version),
         expiry_ms: Option<u64>,
-    ) -> std::result::Result<(), Halted> {
+    ) -> Outcome {
         // One that was begun before the logs were: the base knows more.
         let Some(long) = self.longs.remove(&id) else {
             return Ok(());
@@ -695,23 +695,15 @@ where
     }
 
     fn damaged(&self, reason: &'static str) -> Halted {
-        let path = self.path.clone();
-        StorageError::Corrupt {
-            path,
-            at: 0,
-            reason,
-        }
-        .into()
+        let (path, at) = (self.path.clone(), self.at);
+        StorageError::Corrupt { path, at, reason }.into()
     }
 
     fn take_from_log(
         &mut self,
         of: &SuperBlock,
-        entry: &Entry<'_>,
-    ) -> std::result::Result<(), Halted> {
-        let Ok(body) = entry.body() else {
-            return Ok(());
-        };
+        (entry, body): (Entry<'_>, EntryBody<'_>),
+    ) -> Outcome {
         let (key, version) = (entry.key, entry.version);
         match body {
             EntryBody::LongPiece { id, bytes } => self.add_piece((of.shard, id), bytes),
@@ -725,7 +717,7 @@ where
         };
         let is_last = known.version == version;
         match body {
-            EntryBody::Put { .. } if known.what == What::Value && is_last => self.put(entry),
+            EntryBody::Put { .. } if known.what == What::Value && is_last => self.put(&entry),
             EntryBody::LongBegin { id, length } if known.what == What::Long => {
                 self.begin_long((of.shard, id), key, length);
             }
@@ -760,11 +752,7 @@ where
     }
 
     /// Changes the nodes of a tree that are kept, as a step of a log does.
-    fn change_tree(
-        &mut self,
-        (key, version): (&[u8], Version),
-        step: &[u8],
-    ) -> std::result::Result<(), Halted> {
+    fn change_tree(&mut self, (key, version): (&[u8], Version), step: &[u8]) -> Outcome {
         let Some(tree) = self.trees.get_mut(key) else {
             return Ok(());
         };

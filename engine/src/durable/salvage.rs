@@ -337,8 +337,8 @@ impl LostKeys {
             return;
         }
         let mut steps = Steps::new(reader, path);
-        while let Ok(Some(bytes)) = steps.next() {
-            entries(bytes).for_each(|entry| self.add(entry.key));
+        while let Ok(Some((_, bytes))) = steps.next() {
+            entries(bytes).for_each(|(entry, _)| self.add(entry.key));
         }
     }
 
@@ -355,11 +355,11 @@ impl LostKeys {
             return;
         };
         let (mut steps, mut is_behind) = (Steps::new(reader, &path), until == Until::Start);
-        while let Ok(Some(bytes)) = steps.next() {
-            for entry in entries(bytes) {
+        while let Ok(Some((_, bytes))) = steps.next() {
+            for (entry, body) in entries(bytes) {
                 if is_behind {
                     self.add(entry.key);
-                } else if let Ok(EntryBody::Mark { number }) = entry.body() {
+                } else if let EntryBody::Mark { number } = body {
                     is_behind = until == Until::Mark(number);
                 }
             }

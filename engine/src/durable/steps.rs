@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::StorageError;
-use crate::journal::Entry;
+use crate::journal::{Entry, EntryBody};
 use crate::message::operation::Version;
 use crate::storage::{FileReader, ReadOutcome, SuperBlock};
 
@@ -41,11 +41,12 @@ impl Steps {
         }
     }
 
-    /// The entries of the next steps, one behind the other; `None` at the end of the file.
+    /// The entries of the next steps, one behind the other, and where the block begins that the
+    /// last of them ends in; `None` at the end of the file.
     ///
     /// # Errors
     /// It cannot be read, or is damaged.
-    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, StorageError> {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, &[u8])>, StorageError> {
         loop {
             self.bytes.drain(..std::mem::take(&mut self.returned));
             if self.end.is_some() {
@@ -65,7 +66,7 @@ impl Steps {
             };
             if whole > 0 {
                 self.returned = whole;
-                return Ok(Some(&self.bytes[..whole]));
+                return Ok(Some((self.block_at, &self.bytes[..whole])));
             }
         }
     }
@@ -104,7 +105,7 @@ impl Steps {
             match Entry::parse(&self.bytes[at..]) {
                 Ok(Some((entry, length))) if entry.body().is_ok() => {
                     at += length;
-                    if !entry.has_more {
+                    if !entry.has_more || farcore_tuning::mutated!("step-loaded-in-part") {
                         whole = at;
                     }
                 }
@@ -115,13 +116,13 @@ impl Steps {
     }
 }
 
-/// The entries of steps that [`Steps::next`] has returned.
-pub(super) fn entries(steps: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+/// The entries of steps that [`Steps::next`] has returned, taken apart.
+pub(super) fn entries(steps: &[u8]) -> impl Iterator<Item = (Entry<'_>, EntryBody<'_>)> {
     let mut rest = steps;
     std::iter::from_fn(move || {
         let (entry, length) = Entry::parse(rest).ok().flatten()?;
         rest = &rest[length..];
-        Some(entry)
+        Some((entry, entry.body().ok()?))
     })
 }
 

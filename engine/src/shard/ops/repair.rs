@@ -17,7 +17,6 @@ use crate::message::hash::IndexHash;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
-use crate::shard::room::pressure::NoRoom;
 use crate::shard::room::repair::Repair;
 use crate::shard::step::{Evidence, Found, Hint, Step};
 
@@ -145,7 +144,7 @@ impl<E: Endpoint> Shard<E> {
             .repair
             .as_ref()
             .is_some_and(|repair| repair.is_removed(request.hash));
-        if is_removed || !self.is_lost_found(&found) {
+        if is_removed || self.has_expired(&found) || !self.is_lost_found(&found) {
             let current = self.found_version(&found);
             answers.answer(lane, request.token, Answer::Mismatch { current });
             return Step::Done;
@@ -155,27 +154,19 @@ impl<E: Endpoint> Shard<E> {
                 // Its head is not lost, and says when it expires.
                 *expiry_ms = Self::expiry_of(&found);
             }
-            self.restore_body(request, found, evidence.damaged, body)
-        } else {
-            let (drawn, journal) = (self.version, self.journal.take());
-            self.version = version.saturating_sub(1);
             let restored = self.restore_body(request, found, evidence.damaged, body);
-            if let (Ok(()), Some(tree), Some(root)) = (&restored, self.tree_of, root) {
-                self.trees.set_unread(tree, root, version);
-            }
-            self.version = drawn.max(version);
-            self.journal = journal;
+            (self.head_of, self.tree_of) = (None, None);
             restored
+        } else {
+            let journal = self.journal.take();
+            let restored = self.restore_as(version, request, (found, evidence.damaged), body);
+            self.journal = journal;
+            restored.map(|tree| {
+                if let (Some(tree), Some(root)) = (tree, root) {
+                    self.trees.set_unread(tree, root, version);
+                }
+            })
         };
-        (self.head_of, self.tree_of) = (None, None);
-        match restored {
-            Ok(()) => answers.answer(lane, request.token, Answer::Stored { version }),
-            Err(NoRoom::Wait) => {
-                self.background_due = true;
-                return Step::Blocked;
-            }
-            Err(NoRoom::Never(error)) => return self.fail(lane, request, error, answers),
-        }
-        Step::Done
+        self.answer_restored(lane, request, (version, restored), answers)
     }
 }

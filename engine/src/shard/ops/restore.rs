@@ -14,6 +14,7 @@ use crate::message::operation::Version;
 use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
+use crate::shard::local::trees::TreePlace;
 use crate::shard::room::pressure::NoRoom;
 use crate::shard::step::{Evidence, Found, Hint, Step};
 use crate::tree::TreeKind;
@@ -67,14 +68,38 @@ impl<E: Endpoint> Shard<E> {
             answers.answer(lane, request.token, Answer::Mismatch { current });
             return Step::Done;
         }
+        let restored = self.restore_as(version, request, (found, evidence.damaged), body);
+        self.answer_restored(lane, request, (version, restored.map(drop)), answers)
+    }
+
+    /// Gives a key what an entry says, under the version of the entry. The tree that it holds then.
+    pub(super) fn restore_as(
+        &mut self,
+        version: Version,
+        request: &Request<'_>,
+        (found, damaged): (Found<'_>, &[Address]),
+        body: EntryBody<'_>,
+    ) -> Result<Option<TreePlace>, NoRoom> {
         let drawn = self.version;
-        self.version = version - 1;
-        let restored = self.restore_body(request, found, evidence.damaged, body);
-        (self.head_of, self.tree_of) = (None, None);
+        self.version = version.saturating_sub(1);
+        let restored = self.restore_body(request, found, damaged, body);
         self.version = match restored {
             Ok(()) => drawn.max(version),
             Err(_) => drawn,
         };
+        self.head_of = None;
+        let tree = self.tree_of.take();
+        restored.map(|()| tree)
+    }
+
+    /// Answers that an entry was carried out, or says what is due.
+    pub(super) fn answer_restored(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (version, restored): (Version, Result<(), NoRoom>),
+        answers: &mut impl AnswerSink,
+    ) -> Step {
         match restored {
             Ok(()) => answers.answer(lane, request.token, Answer::Stored { version }),
             Err(NoRoom::Wait) => {

@@ -18,7 +18,7 @@ use crate::message::outcome::Answer;
 
 impl Reactor {
     /// Runs requests that follow from each other to their end.
-    fn run_requests(&mut self, requests: &mut impl ShardRequests) {
+    pub(super) fn run_requests(&mut self, requests: &mut impl ShardRequests) {
         for _ in 0..2_000_000 {
             let mut goes_on = true;
             while goes_on {
@@ -69,7 +69,7 @@ impl Reactor {
         put.result()
     }
 
-    fn get_long(
+    pub(super) fn get_long(
         &mut self,
         key: &[u8],
         (offset, bytes): (u64, u64),
@@ -364,8 +364,10 @@ impl Reactor {
         Ok(value)
     }
 
-    fn call_parts(&mut self, hash: IndexHash, parts: &RequestParts<'_>) -> Owned {
-        assert!(self.offer_parts(1, hash, parts));
+    pub(super) fn call_parts(&mut self, hash: IndexHash, parts: &RequestParts<'_>) -> Owned {
+        while !self.offer_parts(1, hash, parts) {
+            self.advance();
+        }
         for _ in 0..200_000 {
             if let Some((_, answer)) = self.inbox.answers.borrow_mut().pop() {
                 return answer;

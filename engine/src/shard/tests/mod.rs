@@ -27,6 +27,7 @@ mod model;
 mod needs;
 mod nodes;
 mod removals;
+mod repairs;
 mod room;
 mod run;
 mod scan_faults;

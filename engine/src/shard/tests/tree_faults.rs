@@ -411,7 +411,7 @@ fn flush(reactor: &mut Reactor) {
 }
 
 /// All that is sealed goes to far memory, and clean pages leave their frames.
-fn send_far(reactor: &mut Reactor) {
+pub(super) fn send_far(reactor: &mut Reactor) {
     // What compaction moves meanwhile is flushed by the next one.
     for _ in 0..3 {
         flush(reactor);
