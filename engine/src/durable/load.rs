@@ -27,7 +27,7 @@ use crate::journal::{
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
-use crate::storage::{Chain, Directory, FileKind, FileReader};
+use crate::storage::{Chain, Directory, FileKind, FileReader, SuperBlock};
 
 /// Bytes of a step of a tree that one request carries, about.
 const STEP_BYTES: usize = 128 << 10;
@@ -161,12 +161,27 @@ pub(super) struct Loaded {
     pub(super) torn: Option<(PathBuf, u64, u64)>,
 }
 
-/// Which shards the keys of a file were of when it was written.
+/// Which keys are of the shard of a file, as keys were routed when it was written.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+pub(super) struct FileKeys {
     hasher: Hasher128,
     shard: u16,
     shards: u16,
+}
+
+impl FileKeys {
+    pub(super) fn of(file: &SuperBlock) -> Self {
+        Self {
+            hasher: Hasher128::new(file.seed).with_hash_tags(file.hash_tags),
+            shard: file.shard,
+            shards: file.shards,
+        }
+    }
+
+    pub(super) fn have(&self, key: &[u8]) -> bool {
+        let hash = self.hasher.hash(key);
+        self.hasher.shard(key, hash, self.shards) == self.shard
+    }
 }
 
 /// Loads a file.
@@ -176,7 +191,7 @@ pub(super) struct Loader {
     /// As keys are routed now.
     hasher: Hasher128,
     shards: u16,
-    layout: Layout,
+    keys: FileKeys,
     /// Of a base: the version when its generation began.
     since: Option<Version>,
     loaded: Loaded,
@@ -207,11 +222,7 @@ impl Loader {
             path,
             hasher,
             shards,
-            layout: Layout {
-                hasher: Hasher128::new(of.seed).with_hash_tags(of.hash_tags),
-                shard: of.shard,
-                shards: of.shards,
-            },
+            keys: FileKeys::of(of),
             since: (of.kind == FileKind::Base).then(|| since_of(of)),
             loaded: Loaded {
                 load,
@@ -461,13 +472,7 @@ impl Loader {
         loop {
             let page = self.core.scan(cursor, ScanOptions::default()).await?;
             for entry in page.entries() {
-                let Layout {
-                    hasher,
-                    shard,
-                    shards,
-                } = self.layout;
-                let hash = hasher.hash(entry.key);
-                if hasher.shard(entry.key, hash, shards) == shard {
+                if self.keys.have(entry.key) {
                     self.restore((EntryKind::Delete, entry.key, version), &[])
                         .await?;
                 }

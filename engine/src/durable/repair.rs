@@ -20,7 +20,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::load::Until;
+use super::load::{FileKeys, Until};
 use super::log_sequence::Files;
 use super::repair_batch::RepairRequest;
 use super::steps::{Steps, entries, since_of};
@@ -134,26 +134,8 @@ struct Known {
 
 /// All keys of a shard were removed.
 struct Cleared {
-    hasher: Hasher128,
-    shard: u16,
-    shards: u16,
+    keys: FileKeys,
     version: Version,
-}
-
-impl Cleared {
-    fn of(file: &SuperBlock, version: Version) -> Self {
-        Self {
-            hasher: Hasher128::new(file.seed).with_hash_tags(file.hash_tags),
-            shard: file.shard,
-            shards: file.shards,
-            version,
-        }
-    }
-
-    fn has(&self, key: &[u8]) -> bool {
-        let hash = self.hasher.hash(key);
-        self.hasher.shard(key, hash, self.shards) == self.shard
-    }
 }
 
 /// A tree whose root, and nodes that the logs touch, are kept.
@@ -414,11 +396,11 @@ where
     fn survey(&mut self, of: &SuperBlock, (entry, body): (Entry<'_>, EntryBody<'_>)) -> Outcome {
         let version = entry.version;
         if body == EntryBody::Clear {
-            let cleared = Cleared::of(of, version);
-            for (_, known) in self.known.iter_mut().filter(|(key, _)| cleared.has(key)) {
+            let keys = FileKeys::of(of);
+            for (_, known) in self.known.iter_mut().filter(|(key, _)| keys.have(key)) {
                 *known = Known::of(What::Gone, version);
             }
-            self.cleared.push(cleared);
+            self.cleared.push(Cleared { keys, version });
             return Ok(());
         }
         let Some(known) = self.known_of(entry.key) else {
@@ -468,7 +450,7 @@ where
             && !self
                 .cleared
                 .iter()
-                .any(|cleared| cleared.version >= version && cleared.has(key))
+                .any(|cleared| cleared.version >= version && cleared.keys.have(key))
     }
 
     fn take_from_base(
@@ -812,4 +794,33 @@ fn put_node(step: &mut Vec<u8>, node: NodeNumber, bytes: &[u8]) {
         put_step_head(step, StepHead::Nodes);
     }
     PutPatch(step).is(node, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_each_key_once_however_they_are_divided() {
+        let keys: Vec<_> = (0..2_000_u32).map(u32::to_le_bytes).collect();
+        for seed in 0..50_u32 {
+            let mut had = vec![0; keys.len()];
+            let (mut part, mut looks) = (Part::default(), seed);
+            loop {
+                looks = looks.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if part.bits < 9 && looks >> 31 == 0 {
+                    part = part.half();
+                    continue;
+                }
+                for (had, key) in had.iter_mut().zip(&keys) {
+                    *had += u32::from(part.has(key));
+                }
+                match part.next() {
+                    Some(next) => part = next,
+                    None => break,
+                }
+            }
+            assert!(had.iter().all(|&had| had == 1), "seed {seed}");
+        }
+    }
 }

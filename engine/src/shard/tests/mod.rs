@@ -20,6 +20,7 @@ mod evicting;
 mod forgery;
 mod fuzzed;
 mod lanes;
+mod loading;
 mod long;
 mod long_faults;
 mod losses;
