@@ -1,9 +1,9 @@
 //! Reads the files of a data directory through, block by block and entry by entry, without an
 //! engine. It changes nothing.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::log_ends::{Ends, common_end};
 use super::log_sequence::{LogSequence, check_name};
 use super::steps::{Steps, StepsEnd, entries};
 use crate::cipher::EncryptionKey;
@@ -101,28 +101,40 @@ impl DirectoryReport {
         }
         for (&generation, shards) in stored.logs.range(base..) {
             let files = (&directory, key);
+            let mut shorter = None;
             let goes_on = match sequence.goes_on(files, base, (generation, shards)) {
                 Ok(goes_on) => goes_on,
                 // What follows a damaged file is read too.
                 Err(error @ StorageError::Missing { .. }) => return Err(error.into()),
+                Err(error @ StorageError::Shorter { .. }) => {
+                    shorter = Some(error);
+                    true
+                }
                 Err(_) => true,
             };
             let unbroken = sequence.unbroken(shards);
-            let mut unfinished = BTreeSet::new();
+            let mut ends = Ends::new();
             for &shard in shards {
                 let file = (FileKind::Log, generation, shard, None);
                 let mut read = read_file(&directory, key, file, &mut progress);
-                if read.state != FileState::Whole {
-                    unfinished.insert(shard);
-                }
                 let is_loaded = goes_on && unbroken.contains(&shard);
+                match read.state {
+                    _ if !is_loaded => {}
+                    FileState::Whole => drop(ends.insert(shard, None)),
+                    FileState::Unfinished { at, .. } => drop(ends.insert(shard, Some(at))),
+                    FileState::Empty | FileState::Unused | FileState::Damaged(_) => {}
+                }
                 if !is_loaded && !matches!(read.state, FileState::Empty | FileState::Damaged(_)) {
                     read.state = FileState::Unused;
                 }
+                if let Some(error) = shorter.take() {
+                    read.state = FileState::Damaged(error);
+                }
                 report.files.push(read);
             }
-            if goes_on {
-                sequence.add(files, (generation, shards), &unfinished);
+            // Where one of them is damaged, no engine loads what follows.
+            if goes_on && let Ok(until) = common_end(&directory, key, (generation, &unbroken)) {
+                sequence.add(files, (generation, shards), (until, &ends));
             }
         }
         Ok(report)

@@ -13,7 +13,7 @@ mod repairs;
 mod snapshots;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -23,8 +23,9 @@ use std::time::Duration;
 use futures_lite::future::or;
 
 use super::figures::{DurableStats, RepairSummary, SnapshotSummary};
-use super::load::{LoadProgress, ShardLoad, Until};
-use super::log_sequence::{Follows, KEEPS_ALL_AT, LogSequence, RUN};
+use super::load::{LoadProgress, ShardLoad};
+use super::log_ends::{Ends, KEEPS_ALL_AT, Until};
+use super::log_sequence::{ENDS, Follows, LogSequence, RUN};
 use super::repair::Source;
 use super::waits::{Instant, receive, sleep};
 use farcore_tuning::{HistogramSnapshot, system_ms};
@@ -197,7 +198,7 @@ impl Durable {
                 appended: Cell::new(0),
                 due: Cell::new(Instant::now()),
             },
-            unfinished: RefCell::default(),
+            ends: RefCell::default(),
             logs: Vec::new(),
             repairs: Repairs::default(),
         };
@@ -329,8 +330,8 @@ struct Keeper {
     manifest: Manifest,
     sequence: LogSequence,
     marked: Marked,
-    /// The shards whose logs of the generation that is loaded were not finished.
-    unfinished: RefCell<BTreeSet<u16>>,
+    /// Where the logs of the generation end that is loaded.
+    ends: RefCell<Ends>,
     /// The logs since the base, with their generations, in their order.
     logs: Vec<(u64, Source)>,
     repairs: Repairs,
@@ -585,16 +586,19 @@ impl Keeper {
             (_, None) => Follows::Nothing,
             (_, Some(before)) => Follows::Generation(before),
         };
+        let ends = self.sequence.noted_ends(self.manifest.base);
         let mut files = Vec::new();
         for (shard, path) in (0..).zip(paths) {
             let mut super_block = self.super_block(FileKind::Log, generation, shard)?;
             super_block.free[Follows::AT].copy_from_slice(&follows.code());
             super_block.free[RUN].copy_from_slice(&self.run);
+            super_block.free[ENDS].copy_from_slice(&ends);
             super_block.free[KEEPS_ALL_AT] = u8::from(self.options.log == LogPolicy::Always);
             files.push(self.file_at(&path, &super_block)?);
         }
         // What follows goes on where this ends, as long as it is logged.
-        self.sequence.last = (self.options.log != LogPolicy::Off).then_some(generation);
+        let last = (self.options.log != LogPolicy::Off).then_some(generation);
+        self.sequence.go_on(last);
         self.note_logs(generation, 0..self.shards(), (Until::End, true));
         let sync = match self.options.log {
             LogPolicy::Always => JournalSync::Always,

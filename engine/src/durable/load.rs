@@ -6,16 +6,14 @@
 //! - I3: nothing is skipped silently: an entry that cannot be one, or that a shard refuses, ends
 //!   the loading with an error.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::log_sequence::keeps_all;
+use super::log_ends::Until;
 use super::steps::{Steps, StepsEnd, entries, since_of};
 use super::tree_versions::TreeVersions;
-use super::waits::Beside;
-use crate::cipher::EncryptionKey;
 use crate::client::core::Core;
 use crate::client::long::Routed;
 use crate::client::scan::{Cursor, ScanOptions};
@@ -27,99 +25,12 @@ use crate::journal::{
 use crate::message::hash::Hasher128;
 use crate::message::operation::Version;
 use crate::message::outcome::Answer;
-use crate::storage::{Chain, Directory, FileKind, FileReader, SuperBlock};
+use crate::storage::{Chain, FileKind, FileReader, SuperBlock};
 
 /// Bytes of a step of a tree that one request carries, about.
 const STEP_BYTES: usize = 128 << 10;
 /// Requests between two looks at their answers.
 const SENDS_A_POLL: u64 = 32;
-
-/// How far a file is loaded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Until {
-    /// Nothing of it.
-    Start,
-    /// Until a mark.
-    Mark(u64),
-    /// All of it.
-    End,
-}
-
-impl Until {
-    /// How far the logs of a generation can be loaded, so that all end at one moment: to their ends
-    /// if all were finished, else to the last mark that all of them have.
-    pub(super) fn common(logs: &[LogMarks]) -> Self {
-        if logs.iter().all(|log| log.is_finished) {
-            return Self::End;
-        }
-        let Some((first, others)) = logs.split_first() else {
-            return Self::End;
-        };
-        let mut marks = first.marks.iter().rev();
-        let common = marks.find(|number| others.iter().all(|log| log.marks.contains(number)));
-        common.map_or(Self::Start, |&number| Self::Mark(number))
-    }
-}
-
-/// The marks of a log. A shard leaves one out if it was not at rest.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct LogMarks {
-    marks: BTreeSet<u64>,
-    /// It was read to its end, and that was written as such.
-    is_finished: bool,
-}
-
-/// Reads a log to its end: its marks.
-///
-/// # Errors
-/// It cannot be read, or is damaged.
-fn marks_of(reader: FileReader, path: &Path) -> Result<LogMarks> {
-    let (mut steps, mut log) = (Steps::new(reader, path), LogMarks::default());
-    while let Some((_, bytes)) = steps.next()? {
-        for (_, body) in entries(bytes) {
-            if let EntryBody::Mark { number } = body {
-                log.marks.insert(number);
-            }
-        }
-    }
-    log.is_finished = steps.is_finished();
-    Ok(log)
-}
-
-/// How far the logs of a generation are loaded: to where all of them were at one moment, unless
-/// each answer that was given must be found in them.
-///
-/// # Errors
-/// One cannot be read, or is damaged.
-pub(super) fn common_end(
-    directory: &Directory,
-    key: Option<&EncryptionKey>,
-    (generation, shards): (u64, &[u16]),
-) -> Result<Until> {
-    if shards.len() == 1 {
-        return Ok(Until::End);
-    }
-    let mut ends = Vec::new();
-    for &shard in shards {
-        let path = directory.path_of(FileKind::Log, generation, shard);
-        match directory.reader(&path, key) {
-            Ok(reader)
-                if keeps_all(reader.super_block()) || farcore_tuning::mutated!("marks-ignored") =>
-            {
-                return Ok(Until::End);
-            }
-            Ok(reader) => ends.push(Beside::start(move || marks_of(reader, &path))),
-            Err(StorageError::NotBegun { .. }) => {
-                ends.push(Beside::start(|| Ok(LogMarks::default())));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let ends = ends
-        .into_iter()
-        .map(|end| end.join().unwrap_or(Err(Error::Closed)));
-    Ok(Until::common(&ends.collect::<Result<Vec<_>>>()?))
-}
 
 /// A long value whose pieces were read, and that no key has yet.
 #[derive(Debug)]
@@ -155,8 +66,8 @@ pub(super) struct Loaded {
     pub(super) load: ShardLoad,
     /// The digest of the file's blocks.
     pub(super) chain: Chain,
-    /// It was read to its end, and that was written as such.
-    pub(super) is_finished: bool,
+    /// Where it ends, as far as it was read; `None` if it was finished.
+    pub(super) end: Option<u64>,
     /// Of a torn log: its path, where it ends, and how many bytes were cut.
     pub(super) torn: Option<(PathBuf, u64, u64)>,
 }
@@ -237,8 +148,9 @@ impl Loader {
         };
         loader.loaded.ceiling = loader.since.unwrap_or(0);
         let mut steps = Steps::new(reader, &loader.path);
-        if until != Until::Start {
-            loader.take(&mut steps).await?;
+        match until {
+            Until::Start => loader.loaded.end = Some(0),
+            Until::Mark(_) | Until::End => loader.take(&mut steps).await?,
         }
         loader.settle().await?;
         if let Some(since) = loader.since {
@@ -264,6 +176,7 @@ impl Loader {
                 if let EntryBody::Mark { number } = body
                     && self.until == Until::Mark(number)
                 {
+                    self.loaded.end = Some(at);
                     return Ok(());
                 }
                 self.apply(&entry, body).await?;
@@ -273,8 +186,8 @@ impl Loader {
             progress.fetch_add(read - before, Ordering::Relaxed);
             before = read;
         }
-        self.loaded.is_finished = steps.is_finished();
         if let Some(StepsEnd::Torn { at, cut }) = steps.end() {
+            self.loaded.end = Some(at);
             self.loaded.torn = Some((self.path.clone(), at, cut));
         }
         Ok(())
@@ -441,8 +354,10 @@ impl Loader {
         expiry_ms: Option<u64>,
     ) -> Result<()> {
         let Some(long) = long else {
-            // Begun before the log was, so the base was begun after this entry and knows more.
-            return Ok(());
+            // Begun before the log was, so the base was begun after this entry and knows more: it
+            // has the value, or a newer one, or the key had gone by then. What the key was before
+            // has gone in any case.
+            return self.restore((EntryKind::Delete, key, version), &[]).await;
         };
         if long.bytes.len() as u64 != long.length || long.key != key {
             return Err(self.misfit("a long value is not whole"));

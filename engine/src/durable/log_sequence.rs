@@ -6,10 +6,14 @@
 //!
 //! - I1: logs are of a store only if each generation of them goes on where the one before ends. One
 //!   that is missing between them is an error.
+//! - I2: a log that was not finished may end anywhere, so damage of its end looks like its end. The
+//!   first logs of a process have a digest of where all those before ended as it loaded them, and
+//!   are loaded only behind the same ends.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::log_ends::{Ends, Until, digest_of, keeps_all};
 use crate::cipher::EncryptionKey;
 use crate::error::StorageError;
 use crate::storage::{Directory, FileKind, FileReader, SuperBlock};
@@ -17,20 +21,16 @@ use crate::storage::{Directory, FileKind, FileReader, SuperBlock};
 /// A directory, and the key of its files.
 pub(super) type Files<'a> = (&'a Directory, Option<&'a EncryptionKey>);
 
-/// Where a super block's free area says that each answer that was given is in the log.
-pub(super) const KEEPS_ALL_AT: usize = 16;
-
-/// Where it names the process that wrote the log.
+/// Where a super block's free area names the process that wrote the log.
 pub(super) const RUN: std::ops::Range<usize> = 24..32;
+
+/// Where it has which base's logs were loaded before the log was begun, and the digest of their
+/// ends; zeros if none were.
+pub(super) const ENDS: std::ops::Range<usize> = 32..48;
 
 /// The process that wrote a file.
 fn run_of(of: &SuperBlock) -> [u8; 8] {
     of.free[RUN].first_chunk().copied().unwrap_or_default()
-}
-
-/// True if a log has all that was answered.
-pub(super) fn keeps_all(of: &SuperBlock) -> bool {
-    of.free[KEEPS_ALL_AT] != 0
 }
 
 /// What a log goes on from.
@@ -76,6 +76,9 @@ pub(super) struct LogSequence {
     run: Option<[u8; 8]>,
     /// Its shards of which a log was not finished: what follows of them holds nothing that counts.
     broken: BTreeSet<u16>,
+    /// The digest of the ends of all logs since the base; zero if there are none, or this process
+    /// has added some.
+    ends: u64,
 }
 
 impl LogSequence {
@@ -110,7 +113,7 @@ impl LogSequence {
                     if self.run.is_none_or(|run| run != of.free[RUN]) {
                         self.broken.clear();
                     }
-                    return Ok(match follows {
+                    let goes_on = match follows {
                         _ if generation == base => true,
                         Follows::Unknown => false,
                         Follows::Nothing => base == 0 && self.last.is_none(),
@@ -120,7 +123,15 @@ impl LogSequence {
                             let is_whole = self.broken.is_empty() || keeps_all(of) && !is_one_row;
                             self.last == Some(before) && is_whole
                         }
-                    });
+                    };
+                    if let Follows::Generation(before) = follows
+                        && goes_on
+                        && self.are_shorter(of, base)
+                    {
+                        let path = directory.path_of(FileKind::Log, before, shard);
+                        return Err(StorageError::Shorter { path });
+                    }
+                    return Ok(goes_on);
                 }
                 Err(StorageError::NotBegun { .. }) => {}
                 Err(error) => return Err(error),
@@ -128,6 +139,35 @@ impl LogSequence {
         }
         // None of them holds anything. What follows the base's own log goes on from the base.
         Ok(generation == base && base > 0)
+    }
+
+    /// True if the logs so far do not end where they did when a log was begun.
+    fn are_shorter(&self, of: &SuperBlock, base: u64) -> bool {
+        let noted = &of.free[ENDS];
+        let word = |at: usize| {
+            noted[at..]
+                .first_chunk()
+                .map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let (of_base, ends) = (word(0), word(8));
+        let is_noted = ends != 0 && of_base == base;
+        is_noted && ends != self.ends
+    }
+
+    /// What the next log notes of the ends of those before. Only the first of a process does: the
+    /// others go on where this process ends the one before.
+    pub(super) fn noted_ends(&self, base: u64) -> [u8; 16] {
+        let mut noted = [0; 16];
+        if self.ends != 0 {
+            noted[..8].copy_from_slice(&base.to_le_bytes());
+            noted[8..].copy_from_slice(&self.ends.to_le_bytes());
+        }
+        noted
+    }
+
+    /// This process has begun logs; those of a snapshot alone are none that others go on from.
+    pub(super) fn go_on(&mut self, generation: Option<u64>) {
+        (self.last, self.ends) = (generation, 0);
     }
 
     /// Begins with a base: the process that wrote it.
@@ -142,15 +182,17 @@ impl LogSequence {
         unbroken.copied().collect()
     }
 
-    /// Adds the logs of a generation; those of them that were not finished.
+    /// Adds the logs of a generation, how far they are loaded, and where they end.
     pub(super) fn add(
         &mut self,
         (directory, key): Files<'_>,
         (generation, shards): (u64, &[u16]),
-        unfinished: &BTreeSet<u16>,
+        (until, ends): (Until, &Ends),
     ) {
         let mut run = self.run;
-        self.broken.extend(unfinished);
+        let unfinished = ends.iter().filter(|(_, at)| at.is_some());
+        self.broken.extend(unfinished.map(|(shard, _)| shard));
+        self.ends = digest_of(self.ends, generation, (until, ends));
         for &shard in shards {
             match directory.reader(&directory.path_of(FileKind::Log, generation, shard), key) {
                 Ok(reader) => run = Some(run_of(reader.super_block())),

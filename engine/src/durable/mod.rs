@@ -21,6 +21,7 @@ mod durability;
 mod figures;
 mod keeper;
 mod load;
+mod log_ends;
 mod log_sequence;
 mod repair;
 mod repair_batch;

@@ -20,7 +20,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::load::{FileKeys, Until};
+use super::load::FileKeys;
+use super::log_ends::Until;
 use super::log_sequence::Files;
 use super::repair_batch::RepairRequest;
 use super::steps::{Steps, entries, since_of};

@@ -12,13 +12,13 @@
 //! - I1: nothing is destroyed: what is changed or left out lies in a folder of its own.
 //! - I2: an engine opens with what all shards held at one moment, before the damage.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::load::{Until, common_end};
-use super::log_sequence::{LogSequence, check_name};
+use super::log_ends::{Ends, Until, common_end};
+use super::log_sequence::{Files, LogSequence, check_name};
 use super::steps::{Steps, entries};
 use crate::cipher::{EncryptionKey, random_salt};
 use crate::error::{Result, StorageError};
@@ -46,7 +46,7 @@ pub struct Salvage {
     /// Keys that it names.
     pub lost_keys: u64,
     /// Bytes that cannot be read: which keys they were of is not known, and neither is it of files
-    /// that are missing.
+    /// that are missing or shorter than they were.
     pub unreadable_bytes: u64,
 }
 
@@ -74,7 +74,8 @@ struct ReadLog {
     damage: Option<StorageError>,
     /// Where the last whole block ends.
     at: u64,
-    is_finished: bool,
+    /// Where it ends, `None` if it was finished; nothing if it was not begun.
+    end: Option<Option<u64>>,
 }
 
 impl Salvage {
@@ -152,6 +153,8 @@ impl Salvage {
             }
         }
         let (mut sequence, mut is_over) = (LogSequence::default(), false);
+        // Behind where the logs end that were read last.
+        let mut behind_bytes = 0;
         if base > 0 {
             let first = directory.path_of(FileKind::Base, base, 0);
             sequence.begin(directory.reader(&first, key)?.super_block());
@@ -172,7 +175,10 @@ impl Salvage {
                 Ok(true) => {}
                 // Of a snapshot that was not completed: an engine passes it over.
                 Ok(false) => continue,
-                Err(error @ StorageError::Missing { .. }) => {
+                Err(error @ (StorageError::Missing { .. } | StorageError::Shorter { .. })) => {
+                    if matches!(error, StorageError::Shorter { .. }) {
+                        self.unreadable_bytes += behind_bytes;
+                    }
                     self.damage.push(error);
                     is_over = true;
                     work.left.extend(shards.iter().map(path));
@@ -182,26 +188,16 @@ impl Salvage {
                 Err(_) => {}
             }
             let unbroken = sequence.unbroken(shards);
-            let mut unfinished = BTreeSet::new();
-            for &shard in shards {
-                let read = read_log(directory, key, (generation, shard));
-                if !read.is_finished {
-                    unfinished.insert(shard);
-                }
-                if let Some(error) = read.damage {
-                    let bytes = directory.length(&path(&shard)).unwrap_or(0);
-                    self.unreadable_bytes += bytes.saturating_sub(read.at);
-                    self.damage.push(error);
-                    let at = read.at;
-                    work.cuts.push(Cut {
-                        generation,
-                        shard,
-                        at,
-                    });
-                    is_over = true;
-                }
-            }
-            sequence.add((directory, key), (generation, shards), &unfinished);
+            let of = (generation, &shards[..], &unbroken[..]);
+            let ends;
+            (ends, behind_bytes) = self.survey_logs((directory, key), of, work);
+            is_over = !work.cuts.is_empty();
+            // How far damaged ones are loaded is known once they are cut; nothing follows them.
+            let until = match is_over {
+                true => Until::Start,
+                false => common_end(directory, key, (generation, &unbroken))?,
+            };
+            sequence.add((directory, key), (generation, shards), (until, &ends));
             work.last = Some((generation, unbroken));
         }
         if manifest.log > work.last.as_ref().map_or(0, |last| last.0) && !is_over {
@@ -211,6 +207,38 @@ impl Salvage {
             }
         }
         Ok(())
+    }
+
+    /// Reads the logs of a generation. Where those end that are loaded, and the bytes behind.
+    fn survey_logs(
+        &mut self,
+        (directory, key): Files<'_>,
+        (generation, shards, unbroken): (u64, &[u16], &[u16]),
+        work: &mut Work,
+    ) -> (Ends, u64) {
+        let (mut ends, mut behind_bytes) = (Ends::new(), 0);
+        for &shard in shards {
+            let read = read_log(directory, key, (generation, shard));
+            if let Some(end) = read.end.filter(|_| unbroken.contains(&shard)) {
+                ends.insert(shard, end);
+            }
+            let path = directory.path_of(FileKind::Log, generation, shard);
+            let behind = directory.length(&path).unwrap_or(0).saturating_sub(read.at);
+            if read.end.flatten().is_some() {
+                behind_bytes += behind;
+            }
+            if let Some(error) = read.damage {
+                self.unreadable_bytes += behind;
+                self.damage.push(error);
+                let at = read.at;
+                work.cuts.push(Cut {
+                    generation,
+                    shard,
+                    at,
+                });
+            }
+        }
+        (ends, behind_bytes)
     }
 
     fn carry_out(
@@ -297,7 +325,7 @@ fn read_log(
             return ReadLog {
                 damage: Some(error).filter(|_| !is_new),
                 at: 0,
-                is_finished: false,
+                end: None,
             };
         }
     };
@@ -310,7 +338,10 @@ fn read_log(
         }
     };
     ReadLog {
-        is_finished: damage.is_none() && steps.is_finished(),
+        end: match damage {
+            None => Some(steps.torn_at()),
+            Some(_) => Some(Some(steps.block_at())),
+        },
         damage,
         at: steps.block_at(),
     }

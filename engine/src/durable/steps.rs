@@ -76,6 +76,14 @@ impl Steps {
         self.end
     }
 
+    /// Where a log ends that was not finished, once it was read to its end.
+    pub(super) fn torn_at(&self) -> Option<u64> {
+        match self.end? {
+            StepsEnd::Torn { at, .. } => Some(at),
+            StepsEnd::Finished => None,
+        }
+    }
+
     /// True if the file was read to its end, and was finished.
     pub(super) fn is_finished(&self) -> bool {
         self.end == Some(StepsEnd::Finished)

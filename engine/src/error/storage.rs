@@ -95,6 +95,15 @@ pub enum StorageError {
         /// The file.
         path: PathBuf,
     },
+    /// Logs that were loaded once are shorter than they were then: their ends are damaged.
+    #[error(
+        "{} and the logs before it do not end where they did when they were loaded last: restore the data directory from a copy",
+        path.display()
+    )]
+    Shorter {
+        /// A log of the last generation of them.
+        path: PathBuf,
+    },
     /// The manifest is damaged.
     #[error(
         "{} is damaged ({reason}): restore the data directory from a copy; MANIFEST.old beside it is the manifest before",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use farcore::{DirectoryReport, Engine, Error, FileState, LogPolicy, StorageError};
+use farcore::{DirectoryReport, Engine, Error, FileState, LogPolicy, Salvage, StorageError};
 
 use crate::work::{Random, steps};
 use crate::{config, contents};
@@ -193,5 +193,77 @@ fn logs_that_are_missing_are_never_passed_over() {
             checked.err().is_some_and(|error| is_missing(&error)),
             "{lost:?}"
         );
+    }
+}
+
+/// A store that was closed, and opened and closed again.
+fn store_twice(dir: &Path, cores: usize, log: LogPolicy, between: impl Fn(&[PathBuf])) {
+    for life in 0..2 {
+        let engine = Engine::open(config(dir, cores, log)).expect("it opens");
+        let mut handle = engine.handle().expect("a handle is free");
+        for number in 0..200 {
+            let key = format!("{life} {number}");
+            let value = [b'v'; 500];
+            handle
+                .put(key.as_bytes(), &value)
+                .wait()
+                .expect("it is put");
+        }
+        drop(handle);
+        engine.close();
+        if life == 0 {
+            let files = read(dir).files.into_iter().map(|file| file.path);
+            between(&files.collect::<Vec<_>>());
+        }
+    }
+}
+
+fn shorten(log: &Path, bytes: u64) {
+    let file = fs::OpenOptions::new().write(true).open(log);
+    let file = file.expect("it can be opened");
+    let length = file.metadata().expect("it has a length").len();
+    file.set_len(length - bytes).expect("it can be cut");
+}
+
+#[test]
+fn logs_that_end_earlier_than_when_they_were_loaded_are_damaged() {
+    const BLOCK: u64 = 4096;
+    let is_shorter = |error: &StorageError| matches!(error, StorageError::Shorter { .. });
+    for (cores, log) in [
+        (1, LogPolicy::EverySecond),
+        (1, LogPolicy::Always),
+        (2, LogPolicy::Always),
+    ] {
+        for was_torn in [false, true] {
+            let dir = tempfile::tempdir().expect("there is room");
+            store_twice(dir.path(), cores, log, |files| {
+                // As a crash leaves it.
+                if was_torn {
+                    shorten(&files[0], BLOCK);
+                }
+            });
+            assert_eq!(read(dir.path()).damage(), None);
+            let open = || Engine::open(config(dir.path(), cores, log));
+            open().expect("it opens").close();
+            let first = &read(dir.path()).files[0].path.clone();
+            shorten(first, BLOCK);
+            let refused = open().err();
+            let is_refused =
+                |error: &Error| matches!(error, Error::Storage(error) if is_shorter(error));
+            assert!(refused.as_ref().is_some_and(is_refused), "{refused:?}");
+            let report = read(dir.path());
+            assert!(report.damage().is_some_and(is_shorter), "{report:?}");
+            let salvage = Salvage::run(dir.path(), None).expect("it is mended");
+            assert!(salvage.damage.iter().any(is_shorter), "{salvage:?}");
+            assert_eq!(read(dir.path()).damage(), None);
+            let engine = open().expect("it opens");
+            let mut handle = engine.handle().expect("a handle is free");
+            assert!(handle.get(b"0 0").wait().expect("it is read").is_some());
+            // What came after the damage is left out, and named.
+            assert!(handle.get(b"1 0").wait().expect("it is read").is_none());
+            assert!(salvage.lost_keys >= 200);
+            drop(handle);
+            engine.close();
+        }
     }
 }

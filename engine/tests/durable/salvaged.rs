@@ -68,7 +68,12 @@ fn mend(dir: &Path, held: &contents::Contents, what: &str) -> (usize, usize) {
     assert_eq!(named.len() as u64, salvage.lost_keys, "{what}");
     let engine = Engine::open(config(dir, 2)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = contents::of(&engine);
-    let is_missing = |error: &StorageError| matches!(error, StorageError::Missing { .. });
+    let is_missing = |error: &StorageError| {
+        matches!(
+            error,
+            StorageError::Missing { .. } | StorageError::Shorter { .. }
+        )
+    };
     let is_unknown = salvage.unreadable_bytes > 0 || salvage.damage.iter().any(is_missing);
     let (mut lost, mut said) = (0, 0);
     let keys: HashSet<_> = held.keys().chain(found.keys()).collect();

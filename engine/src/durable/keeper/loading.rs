@@ -8,7 +8,8 @@ use crate::cipher::random_salt;
 use crate::client::core::Core;
 use crate::client::jobs::spawn_on_core;
 use crate::config::LogPolicy;
-use crate::durable::load::{Loader, Until, common_end};
+use crate::durable::load::Loader;
+use crate::durable::log_ends::{Until, common_end};
 use crate::durable::log_sequence::check_name;
 use crate::durable::waits::Instant;
 use crate::error::{Error, Result, StorageError};
@@ -53,7 +54,7 @@ impl Keeper {
             let end = (until, &mut ceiling);
             loads = self.load_generation(of, loads, None, end).await?;
             self.note_logs(generation, unbroken, (until, false));
-            self.old_log_bytes += self.make_durable(generation, shards)?;
+            self.old_log_bytes += self.make_durable((generation, shards), until)?;
         }
         drop(loads);
         self.order_all(|| JournalCommand::EndLoading { ceiling })
@@ -95,7 +96,7 @@ impl Keeper {
 
     /// Makes sure that what was loaded of logs is durable, because what follows builds on it.
     /// Returns how many bytes they have.
-    fn make_durable(&mut self, generation: u64, shards: &[u16]) -> Result<u64> {
+    fn make_durable(&mut self, (generation, shards): (u64, &[u16]), until: Until) -> Result<u64> {
         let mut bytes = 0;
         for &shard in shards {
             let path = self.directory.path_of(FileKind::Log, generation, shard);
@@ -105,8 +106,9 @@ impl Keeper {
             bytes += self.directory.length(&path)?;
         }
         let files = (&*self.directory, self.options.key.as_ref());
-        let unfinished = self.unfinished.take();
-        self.sequence.add(files, (generation, shards), &unfinished);
+        let ends = self.ends.take();
+        self.sequence
+            .add(files, (generation, shards), (until, &ends));
         Ok(bytes)
     }
 
@@ -160,8 +162,8 @@ impl Keeper {
                 continue;
             }
             *ceiling = (*ceiling).max(loaded.ceiling);
-            if !loaded.is_finished {
-                self.unfinished.borrow_mut().insert(shard);
+            if kind == FileKind::Log {
+                self.ends.borrow_mut().insert(shard, loaded.end);
             }
             if let Some((path, at, bytes)) = loaded.torn {
                 tracing::warn!(

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{FAILURES_MAX, Keeper, REST_AFTER_LOSS, Repairs, ms};
+use super::{Keeper, REST_AFTER_LOSS, Repairs, ms};
 use crate::client::core::Core;
 use crate::client::jobs::spawn_on_core;
 use crate::config::LogPolicy;
 use crate::durable::figures::RepairSummary;
-use crate::durable::load::Until;
+use crate::durable::log_ends::Until;
 use crate::durable::repair::{Repairer, Source};
 use crate::durable::repair_batch::{self, RepairRequest};
 use crate::durable::waits::{Instant, sleep};
@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 use crate::reactor::{JournalCommand, JournalPort};
 use crate::storage::FileKind;
 
+/// The rest after a repair that fails is doubled this many times at most: to two hours and more.
+const REPAIR_FAILURES_MAX: u32 = 12;
 /// How long a repair rests between requests, at most.
 const REPAIR_REST_MAX: Duration = Duration::from_millis(10);
 
@@ -33,10 +35,14 @@ impl Keeper {
             failed,
             ended,
         } = self.repairs;
-        let rest = REST_AFTER_LOSS * (1 << failed.min(FAILURES_MAX));
-        self.options.log != LogPolicy::Off
-            && (failed > 0 || self.losses() > seen)
-            && ended.is_none_or(|at| at.elapsed() >= rest)
+        // Each try begins a generation, so those after a failure that lasts become rare.
+        let failures = match self.losses() > seen {
+            true => failed.min(1),
+            false if failed == 0 => return false,
+            false => failed.min(REPAIR_FAILURES_MAX),
+        };
+        let rest = REST_AFTER_LOSS * (1 << failures);
+        self.options.log != LogPolicy::Off && ended.is_none_or(|at| at.elapsed() >= rest)
     }
 
     /// Restores what is lost, from files.

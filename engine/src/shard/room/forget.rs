@@ -115,9 +115,12 @@ impl<E: Endpoint> Shard<E> {
         position: Position,
         header: RecordHeader,
     ) {
-        self.note_removed(hash);
         let others = self.except_from_lost(hash);
-        if self.lost.is_marked(header) && others == 0 {
+        let is_marked = self.lost.is_marked(header);
+        if others > 0 || is_marked {
+            self.note_removed(hash);
+        }
+        if is_marked && others == 0 {
             let (class, address) = self.lost_place(fingerprint(hash, self.shape));
             self.index.replace(position, class, address);
             self.lost.note_slots(1);
