@@ -38,6 +38,11 @@ fn is_past_put(change: &Change<'_>, decision: &Decision) -> bool {
     is_put && decision.effect == Effect::None && decision.reply != Reply::Mismatch
 }
 
+/// True if a decision is that of a delete that meets its condition.
+fn is_delete(change: &Change<'_>, decision: &Decision) -> bool {
+    matches!(change, Change::Delete { .. }) && decision.reply != Reply::Mismatch
+}
+
 impl<E: Endpoint> Shard<E> {
     /// Carries out a change.
     #[inline(never)]
@@ -116,13 +121,18 @@ impl<E: Endpoint> Shard<E> {
                 self.fail(lane, request, self.lost_error(None), answers)
             }
             Ok(decision) => {
-                let leaves_absent = current.is_none() && is_past_put(&change, &decision);
+                let is_past = current.is_none() && is_past_put(&change, &decision);
+                let leaves_absent = is_past || current.is_none() && is_delete(&change, &decision);
                 let found = (found, current, evidence.damaged);
                 let buffers = (&mut scratch.previous, &mut scratch.stored);
                 let step = self.carry_out(lane, request, found, decision, buffers, answers);
-                if leaves_absent && step == Step::Done && self.absences.are_noted() {
-                    self.version += 1;
-                    self.absences.note(request.hash, self.version);
+                if leaves_absent && step == Step::Done {
+                    let before = self.version;
+                    self.note_absent(request.key());
+                    if is_past && self.absences.are_noted() {
+                        self.version = before + 1;
+                        self.absences.note(request.hash, self.version);
+                    }
                 }
                 step
             }

@@ -173,11 +173,17 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// True if a delete that finds no key has an entry.
+    #[inline]
+    pub(super) fn notes_absences(&self) -> bool {
+        self.journal.is_some() && (self.evictor.is_on() || self.lost.was_any())
+    }
+
     /// A delete has found no key. Where records are evicted, one may have been there that a base
     /// still has.
     #[inline]
     pub(super) fn note_absent(&mut self, key: &[u8]) {
-        if self.journal.is_some() && (self.evictor.is_on() || self.lost.was_any()) {
+        if self.notes_absences() {
             self.version += 1;
             self.note_deleted(key);
         }

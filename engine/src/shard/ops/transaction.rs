@@ -544,6 +544,10 @@ impl<E: Endpoint> Shard<E> {
             if planned.effect == Effect::None && step.write != TransactionWrite::None {
                 // It may have been stored and removed before it is written here.
                 self.absences.note(planned.hash, version);
+                if self.notes_absences() {
+                    self.version = version;
+                    self.note_deleted(step.key);
+                }
             }
             let is_left_out = farcore_tuning::mutated!("transaction-in-part")
                 && place > 0

@@ -4,9 +4,11 @@
 use farcore_rdma::{FaultPlan, LinkModel};
 
 use super::{ENCRYPTIONS, Owned, Random, Reactor, Setting, run, seeds, value};
+use crate::journal::{Entry, EntryKind};
 use crate::message::change::{Change, Condition};
 use crate::message::expiry::Expiry;
 use crate::message::operation::Operation;
+use crate::message::transaction::Transaction;
 use crate::shard::room::compactor::Fate;
 use crate::shard::tests::Outages;
 
@@ -388,4 +390,54 @@ fn a_key_that_was_evicted_unread_does_not_count_as_absent_all_along() {
     reactor.shard.evict_near(near.unwrap(), slot);
     assert!(!get(&mut reactor, key, 300));
     assert!(!reactor.shard.absences.hold(hash, since));
+}
+
+/// A base may have what was evicted: what a client has removed since must not come back from it.
+#[test]
+fn removals_of_what_may_have_been_evicted_are_in_the_journal() {
+    let absent = b"absent";
+    let delete = Change::Delete {
+        condition: Condition::Always,
+        previous: true,
+    };
+    let past = Change::Put {
+        value: b"value",
+        expiry: Expiry::At(1),
+        condition: Condition::Always,
+        previous: false,
+    };
+    let change = |change| Operation::Change {
+        key: absent,
+        change,
+    };
+    let transaction = Transaction::new().delete(absent).put(b"other", b"value");
+    let transaction = Operation::Transaction {
+        transaction: &transaction,
+    };
+    let removals = [
+        Operation::Delete { key: absent },
+        change(delete),
+        change(past),
+        transaction,
+    ];
+    for evicts in [false, true] {
+        for removal in &removals {
+            let mut reactor = Reactor::new(&Setting { evicts, ..cache() });
+            reactor.shard.note_unix_ms(1_000);
+            reactor.shard.start_journal(false);
+            let answer = reactor.call(*removal);
+            assert!(!matches!(answer, Owned::Failed(_)), "{answer:?}");
+            let version = reactor.shard.version();
+            let journal = reactor.shard.journal().expect("it was started");
+            let mut waiting = journal.waiting();
+            let mut deleted = 0;
+            while let Ok(Some((entry, length))) = Entry::parse(waiting) {
+                let is_its = entry.key == absent && entry.kind == EntryKind::Delete;
+                deleted += u64::from(is_its);
+                assert!(!is_its || entry.version > 0 && entry.version <= version);
+                waiting = &waiting[length..];
+            }
+            assert_eq!(deleted, u64::from(evicts), "{removal:?}");
+        }
+    }
 }
