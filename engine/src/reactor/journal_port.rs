@@ -95,8 +95,9 @@ pub(crate) struct JournalPort {
     has_old_drafts: AtomicBool,
     /// The file cannot be written now.
     is_failing: AtomicBool,
-    /// It never can: a new generation is needed.
-    is_lost: AtomicBool,
+    /// It never can, so a new generation is needed: the number after that of the last generation
+    /// of which this is so, 0 if there is none.
+    lost: AtomicU64,
     /// How often the shard has lost something, and whether nothing is lost since the last repair.
     losses: AtomicU64,
     is_repaired: AtomicBool,
@@ -137,7 +138,7 @@ impl JournalPort {
 
     pub(super) fn note_begun(&self, since: Version) {
         self.since.store(since, Ordering::Release);
-        self.is_lost.store(false, Ordering::Release);
+        self.lost.store(0, Ordering::Release);
         let _ = self.sync_times.get_or_init(Histogram::default);
     }
 
@@ -171,9 +172,11 @@ impl JournalPort {
         self.has_old_drafts.store(has_some, Ordering::Release);
     }
 
-    pub(super) fn note_failing(&self, is_failing: bool, is_lost: bool) {
+    /// `lost`: the last generation whose file was given up.
+    pub(super) fn note_failing(&self, is_failing: bool, lost: Option<u64>) {
         self.is_failing.store(is_failing, Ordering::Release);
-        self.is_lost.store(is_lost, Ordering::Release);
+        let lost = lost.map_or(0, |generation| generation + 1);
+        self.lost.store(lost, Ordering::Release);
     }
 
     pub(super) fn note_losses(&self, losses: u64) {
@@ -248,6 +251,11 @@ impl JournalPort {
 
     /// True if the file cannot be written any more.
     pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire)
+        self.lost.load(Ordering::Acquire) > 0
+    }
+
+    /// True if that is so of the file of a generation, or of a later one.
+    pub(crate) fn is_lost_since(&self, generation: u64) -> bool {
+        self.lost.load(Ordering::Acquire) > generation
     }
 }

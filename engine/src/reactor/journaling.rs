@@ -189,10 +189,11 @@ impl Journaling {
         }
     }
 
-    /// True if a file was given up that no base stands in for yet.
-    fn is_lost(&self) -> bool {
-        let mut files = self.file.iter().chain(&self.closing);
-        files.any(|open| open.file.needs_new_file())
+    /// The last generation whose file was given up, and that no base stands in for yet.
+    fn lost(&self) -> Option<u64> {
+        let files = self.file.iter().chain(&self.closing);
+        let lost = files.filter(|open| open.file.needs_new_file());
+        lost.map(|open| open.generation).max()
     }
 
     fn carry_out<E: Endpoint>(
@@ -209,7 +210,7 @@ impl Journaling {
                 sync,
             } => {
                 let may_wait = farcore_tuning::mutated!("drafts-kept");
-                if self.gates() && self.is_lost() && !may_wait {
+                if self.gates() && self.lost().is_some() && !may_wait {
                     // Their clients wait for answers that wait for the base, which waits for them.
                     shard.end_drafts();
                 }
@@ -367,11 +368,11 @@ impl Journaling {
         if !has_failed {
             if std::mem::take(&mut self.is_failing) {
                 tracing::info!("the journal can be written again");
-                self.port.note_failing(false, false);
+                self.port.note_failing(false, None);
             }
             return;
         }
-        let is_lost = self.is_lost();
+        let lost = self.lost();
         if !self.is_failing {
             let error = files().find_map(|open| open.file.error().copied());
             tracing::error!(
@@ -380,7 +381,7 @@ impl Journaling {
             );
         }
         self.is_failing = true;
-        self.port.note_failing(true, is_lost);
+        self.port.note_failing(true, lost);
         if now_ns >= self.retry_ns {
             self.retry_ns = now_ns + RETRY_NS;
             for open in self.file.iter_mut().chain(&mut self.closing) {
@@ -397,7 +398,8 @@ impl Journaling {
             .map_or(self.passed, |journal| journal.appended());
         let files = || self.closing.iter().chain(&self.file);
         let synced = files().map(OpenFile::synced).min().unwrap_or(appended);
-        // What a file that is given up lacks, a base will have: the keeper does not wait for it.
+        // What a file that is given up lacks, a later generation's base will have: the keeper does
+        // not wait for it.
         let kept = files().filter(|open| !open.file.needs_new_file());
         let settled = kept.map(OpenFile::synced).min().unwrap_or(appended);
         let may_leave = farcore_tuning::mutated!("answered-before-synced");

@@ -12,7 +12,7 @@ use crate::durable::base::{BaseSummary, BaseWriter};
 use crate::durable::figures::SnapshotSummary;
 use crate::durable::log_sequence::RUN;
 use crate::durable::waits::{Instant, sleep};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::reactor::{JournalCommand, JournalFile, JournalPort, Task};
 use crate::storage::{BaseFile, FileKind};
 use farcore_tuning::system_ms;
@@ -89,7 +89,7 @@ impl Keeper {
         self.begin_generation().await?;
         let generation = self.generation;
         let written = match self.write_bases(generation).await {
-            Ok(files) => self.settle_logs().await.map(|()| files),
+            Ok(files) => self.settle_logs(generation).await.map(|()| files),
             Err(error) => Err(error),
         };
         let written = match (written, self.options.log) {
@@ -188,7 +188,10 @@ impl Keeper {
     }
 
     /// Waits until all that was appended until now is durable, and loaded after a crash.
-    async fn settle_logs(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// A log of the generation was given up: its base alone, which is of no one moment, is nothing.
+    async fn settle_logs(&self, generation: u64) -> Result<()> {
         self.mark().await?;
         let cores = || self.shared.cores_shared.iter();
         let appended: Vec<u64> = cores()
@@ -199,6 +202,10 @@ impl Keeper {
                 .zip(&appended)
                 .all(|(core, &until)| core.command_port.journal.synced() >= until)
         })
-        .await
+        .await?;
+        match self.ports().any(|port| port.is_lost_since(generation)) {
+            true => Err(Error::JournalFailed),
+            false => Ok(()),
+        }
     }
 }

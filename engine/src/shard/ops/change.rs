@@ -127,12 +127,7 @@ impl<E: Endpoint> Shard<E> {
                 let buffers = (&mut scratch.previous, &mut scratch.stored);
                 let step = self.carry_out(lane, request, found, decision, buffers, answers);
                 if leaves_absent && step == Step::Done {
-                    let before = self.version;
-                    self.note_absent(request.key());
-                    if is_past && self.absences.are_noted() {
-                        self.version = before + 1;
-                        self.absences.note(request.hash, self.version);
-                    }
+                    self.note_left_absent(request, is_past);
                 }
                 step
             }
@@ -141,6 +136,17 @@ impl<E: Endpoint> Shard<E> {
         (self.head_of, self.tree_of) = (None, None);
         (self.keeps_inline, self.keeps_head) = (false, false);
         step
+    }
+
+    /// Notes that a change has found its key absent and leaves it so. `is_past`: it is a put, whose
+    /// key was there for a moment.
+    fn note_left_absent(&mut self, request: &Request<'_>, is_past: bool) {
+        let before = self.version;
+        self.note_absent(request.key());
+        if is_past && self.absences.are_noted() {
+            self.version = before + 1;
+            self.absences.note(request.hash, self.version);
+        }
     }
 
     /// Refuses a change that needs the value of a head, and notes what stays where it is because

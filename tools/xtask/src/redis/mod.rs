@@ -16,6 +16,7 @@
 //! memory     whether resident memory stays within what is printed, whatever clients do
 //! longest    how long a client waits beside each command at its longest
 //! kills      what servers have lost that were killed
+//! saving     what snapshots and logs cost beside a load
 //! speed      paired runs of redis-benchmark against several servers
 //! collections  paired runs on a hash, a set, a list and a sorted set of many elements
 //! ```
@@ -33,6 +34,7 @@ mod process;
 mod programs;
 mod proxy;
 mod python;
+mod saving;
 mod selection;
 mod server;
 mod setup;
@@ -72,6 +74,8 @@ pub(crate) enum Redis {
     /// Kill a server with a data directory again and again while clients write, and count what it
     /// has lost of what it had acknowledged.
     Kills(kills::Kills),
+    /// Measure what snapshots and logs cost beside a full load, in Farcore and in Redis.
+    Saving(saving::Saving),
     /// Compare the speed of servers by paired runs of redis-benchmark.
     Speed(speed::Speed),
     /// Compare the speed of servers with collections of many elements.
@@ -91,6 +95,7 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Memory(memory) => memory::perform(&place, &memory),
         Redis::Longest(longest) => longest::perform(&place, &longest),
         Redis::Kills(kills) => kills::perform(&place, &kills),
+        Redis::Saving(saving) => saving::perform(&place, &saving),
         Redis::Speed(speed) => speed::perform(&place, &speed),
         Redis::Collections(collections) => collections::perform(&place, &collections),
     }

@@ -85,6 +85,11 @@ impl Process {
         self.server.port
     }
 
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time of all threads, in user and system mode.
     pub(super) fn processor_time(&self) -> Result<Duration> {
         let path = format!("/proc/{}/stat", self.child.id());
