@@ -101,9 +101,14 @@ impl Drop for Toucher {
     }
 }
 
+/// The thread's priority, as setpriority(2) has it: the lowest.
+const NICE: i32 = 19;
+
 /// The thread.
 fn run(first: &[Arc<Region>], rest: &[Arc<Region>], progress: &TouchProgress) {
     let began = Instant::now();
+    // Those that use the memory already may share its processor. Of no account if it is refused.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     if !touch(first, progress) {
         return;
     }

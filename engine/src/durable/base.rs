@@ -22,9 +22,15 @@ use crate::storage::FileWriter;
 use crate::tree::TreeHead;
 
 /// Records of one batch of the scan.
-const BATCH_RECORDS: usize = 4096;
+const BATCH_RECORDS: usize = 512;
 /// The longest rest: what a batch waited for is no work.
 const REST_NS_MAX: u64 = 1_000_000;
+/// How long it rests, as a multiple of how long it works.
+const RESTS: u64 = 4;
+/// Yields one after the other that end a rest if nothing ran meanwhile: none of them took this
+/// long.
+const IDLE_YIELDS: u32 = 16;
+const IDLE_YIELD_NS: u64 = 3_000;
 /// Bytes of a long value that are read at once.
 const LONG_BYTES: u64 = 256 << 10;
 
@@ -40,32 +46,28 @@ pub(super) struct BaseSummary {
 struct Pace {
     clock: Clock,
     since_ns: u64,
-    /// It rests this many times as long as it works.
-    rests: u64,
 }
 
 impl Pace {
-    fn new(rests: u64) -> Self {
+    fn new() -> Self {
         let clock = Clock::new();
         let since_ns = clock.now_ns();
-        Self {
-            clock,
-            since_ns,
-            rests,
-        }
+        Self { clock, since_ns }
     }
 
-    /// Lets others run until the work since the last rest is paid.
+    /// Lets others run until the work since the last rest is paid, or they have nothing to do.
     async fn rest(&mut self, core: &Core) {
-        let now_ns = self.clock.now_ns();
-        let until_ns = now_ns + (self.rests * (now_ns - self.since_ns)).min(REST_NS_MAX);
-        loop {
+        let mut now_ns = self.clock.now_ns();
+        let until_ns = now_ns + (RESTS * (now_ns - self.since_ns)).min(REST_NS_MAX);
+        let mut idle = 0;
+        while now_ns < until_ns && idle < IDLE_YIELDS {
+            let before_ns = now_ns;
             core.yield_now().await;
-            if self.clock.now_ns() >= until_ns {
-                break;
-            }
+            now_ns = self.clock.now_ns();
+            let is_idle = now_ns - before_ns < IDLE_YIELD_NS;
+            idle = if is_idle { idle + 1 } else { 0 };
         }
-        self.since_ns = self.clock.now_ns();
+        self.since_ns = now_ns;
     }
 }
 
@@ -108,7 +110,7 @@ impl<D: Disk> BaseWriter<D> {
             path,
             out: Vec::new(),
             keys: 0,
-            pace: Pace::new(1),
+            pace: Pace::new(),
             is_stopping: Box::new(is_stopping),
         };
         writer.write_records().await?;

@@ -511,6 +511,10 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         if !busy {
             // An idle turn can afford a reading; it ends the busy time where the work ended.
             self.read_clock();
+            if self.journaling.is_syncing() {
+                // The kernel's thread that syncs may share the processor.
+                std::thread::yield_now();
+            }
         }
         busy
     }

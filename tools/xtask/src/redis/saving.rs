@@ -54,6 +54,9 @@ pub(crate) struct Saving {
     /// Bytes of a value
     #[arg(long, default_value_t = 500)]
     value_bytes: u32,
+    /// The log while snapshots are made
+    #[arg(long, default_value = "every-second")]
+    log: Log,
     /// Requests of a load beside snapshots
     #[arg(long, default_value_t = 1_500_000)]
     requests: u32,
@@ -77,7 +80,7 @@ enum Kind {
     Redis,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Log {
     Off,
     EverySecond,
@@ -201,7 +204,7 @@ impl Bench<'_> {
     }
 
     fn snapshot(&self, kind: Kind) -> Result<()> {
-        let process = self.start(kind, Log::Off)?;
+        let process = self.start(kind, self.saving.log)?;
         // Drawn evenly, three times as many leave one key in twenty out.
         self.load(&process, (self.saving.keys.saturating_mul(3), 50, 64))?;
         let mut asked = Asked::connect(process.server())?;
