@@ -124,8 +124,8 @@ impl LogSequence {
                             self.last == Some(before) && is_whole
                         }
                     };
+                    // One before that seems not to have been begun is missed here too.
                     if let Follows::Generation(before) = follows
-                        && goes_on
                         && self.are_shorter(of, base)
                     {
                         let path = directory.path_of(FileKind::Log, before, shard);

@@ -267,3 +267,22 @@ fn logs_that_end_earlier_than_when_they_were_loaded_are_damaged() {
         }
     }
 }
+
+/// A log that was begun and has nothing looks, once damaged, like one that was not begun.
+#[test]
+fn an_empty_log_that_is_damaged_is_missed_by_those_that_follow() {
+    let dir = tempfile::tempdir().expect("there is room");
+    store_twice(dir.path(), 1, LogPolicy::EverySecond, |files| {
+        let length = fs::metadata(&files[0]).expect("it is there").len();
+        shorten(&files[0], length - 4096);
+    });
+    let first = read(dir.path()).files[0].path.clone();
+    let mut bytes = fs::read(&first).expect("it can be read");
+    bytes[100] ^= 1;
+    fs::write(&first, bytes).expect("it can be written");
+    let opened = Engine::open(config(dir.path(), 1, LogPolicy::EverySecond));
+    assert!(
+        matches!(opened.err(), Some(Error::Storage(error)) if matches!(*error, StorageError::Shorter { .. }))
+    );
+    assert!(read(dir.path()).damage().is_some());
+}
