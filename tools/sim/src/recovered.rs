@@ -176,7 +176,7 @@ impl Life<'_> {
         }
         self.judge_trees(found, (promise, rules), &mut shards, &mut base)?;
         if !promise.is_damaged {
-            self.judge_transactions(found, promise, &mut shards)?;
+            self.judge_transactions((found, &facts), promise, &mut shards)?;
         }
         for shard in shards.values_mut() {
             let promised = shard.changes.iter().filter(|one| one.2 < promise.since);
@@ -253,7 +253,7 @@ impl Life<'_> {
     /// was not answered all keys have what it wrote, or none.
     fn judge_transactions(
         &self,
-        found: &Found,
+        (found, facts): (&Found, &BTreeMap<u64, KeyFacts>),
         promise: Promise,
         shards: &mut BTreeMap<u16, ShardCut>,
     ) -> Result<(), String> {
@@ -278,7 +278,7 @@ impl Life<'_> {
                         is_its.then_some(version - place)
                     });
                     let Some(first) = written else { continue };
-                    self.check_whole((entry, &writes, first), found, promise)?;
+                    self.check_whole((entry, &writes, first), (found, facts), promise)?;
                     first
                 }
                 _ => continue,
@@ -296,7 +296,7 @@ impl Life<'_> {
     fn check_whole(
         &self,
         (entry, writes, first): (&Entry, &[&Part], u64),
-        found: &Found,
+        (found, facts): (&Found, &BTreeMap<u64, KeyFacts>),
         promise: Promise,
     ) -> Result<(), String> {
         for (part, version) in writes.iter().zip(first..) {
@@ -304,10 +304,18 @@ impl Life<'_> {
                 (Some((seen, _)), PartWrite::Put) => *seen >= version,
                 (Some((seen, _)), _) => *seen > version,
                 (None, PartWrite::Put) => {
-                    // Another call that was not answered may have deleted it since.
+                    // It was deleted since, or has expired; or another call that was not answered
+                    // may have deleted it.
+                    let facts = facts.get(&part.key);
+                    let mut changes = facts.into_iter().flat_map(|facts| &facts.changes);
+                    let is_over =
+                        |at_ms: Option<u64>| at_ms.is_some_and(|at_ms| at_ms <= promise.ceiling_ms);
+                    let is_gone = changes.any(|one| {
+                        one.version > version && (one.value.is_none() || is_over(one.expires_ms))
+                    });
                     let others = self.entries.iter().filter(|one| one.is_unknown());
                     let mut others = others.filter(|one| one.number != entry.number);
-                    promise.vanishes || others.any(|one| names_key(&one.call, part.key))
+                    promise.vanishes || is_gone || others.any(|one| names_key(&one.call, part.key))
                 }
                 (None, _) => true,
             };
