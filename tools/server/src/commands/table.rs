@@ -13,7 +13,7 @@ use super::{
     absent, access, all_keys, bit_fields, bit_operations, bits, channels, config, connection,
     databases, dump, element_draw, element_scan, expiry, geo, geo_search, hashes, hyperloglogs,
     introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object, random_key, renames,
-    saves, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges, sorted_scan,
+    replicas, saves, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges, sorted_scan,
     sorted_sets, sorted_several, sorted_takes, sorts, stream_groups, stream_reads, streams,
     strings, subcommand, transactions,
 };
@@ -184,6 +184,7 @@ const NAMED_READ: &str = "readonly movablekeys";
 const REPLICATED_READ: &str = "readonly may_replicate";
 const ADMIN_WRITE: &str = "write denyoom admin";
 const ADMIN: &str = "admin loading stale";
+const FOLLOW: &str = "admin noscript loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
 const PUBLISH: &str = "pubsub loading stale fast";
@@ -383,6 +384,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("readwrite", 1, NONE, INFO, absent::cluster),
     command("rename", 3, TWO, "write", renames::rename),
     command("renamenx", 3, TWO, CHANGE, renames::renamenx),
+    command("replicaof", 3, NONE, FOLLOW, replicas::replicaof),
     open(
         "reset",
         1,
@@ -420,6 +422,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     command("sinterstore", -3, ALL, SLOW_WRITE, set_algebra::sinterstore),
     command("sismember", 3, ONE, READ, sets::sismember),
+    command("slaveof", 3, NONE, FOLLOW, replicas::replicaof),
     container("slowlog", ADMIN, slowlog::SLOWLOG),
     command("smembers", 2, ONE, SLOW_READ, sets::smembers),
     command("smismember", -3, ONE, READ, sets::smismember),

@@ -29,6 +29,8 @@ pub(crate) struct Arrival {
     pub(crate) is_unauthenticated: bool,
     /// There was no place for it: one that has not authenticated makes room.
     pub(crate) is_above_limit: bool,
+    /// Its commands come from the server that this one follows.
+    pub(crate) is_source: bool,
 }
 
 /// What became of scripts that were to end.
