@@ -1,6 +1,5 @@
 //! The table of commands.
 
-use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::call::Call;
@@ -17,6 +16,7 @@ use super::{
     sorted_sets, sorted_several, sorted_takes, sorts, stream_groups, stream_reads, streams,
     strings, subcommand, transactions,
 };
+use crate::cores::shared::CommandNames;
 
 /// A command with its keys at some places.
 const fn command(
@@ -635,16 +635,26 @@ fn find_by_place(name: &[u8]) -> Option<&'static Command> {
     None
 }
 
-/// The names of all commands, in the order of the table, and of those whose only key is their first
-/// argument.
-pub(crate) fn command_names() -> (Box<[&'static str]>, HashSet<&'static str>) {
+/// What a source may send though it is no change of keys.
+const STREAMED: &[&str] = &[
+    "eval", "evalsha", "exec", "multi", "pfcount", "publish", "script", "select", "spublish",
+];
+
+/// The names of all commands, in the order of the table, of those whose only key is their first
+/// argument, and of those that a source may send: what waits or manages the server is none.
+pub(crate) fn command_names() -> CommandNames {
     // The other key of this one is in another database.
     let is_single = |command: &&Command| command.is_of_one_key && command.name != "move";
-    let single = COMMANDS.iter().filter(is_single);
-    (
-        COMMANDS.iter().map(|command| command.name).collect(),
-        single.map(|command| command.name).collect(),
-    )
+    let is_streamed = |command: &&Command| {
+        let changes = command.writes && !command.has_flag("blocking") && !command.has_flag("admin");
+        changes || STREAMED.contains(&command.name)
+    };
+    let name = |command: &Command| command.name;
+    CommandNames {
+        all: COMMANDS.iter().map(name).collect(),
+        of_one_key: COMMANDS.iter().filter(is_single).map(name).collect(),
+        streamed: COMMANDS.iter().filter(is_streamed).map(name).collect(),
+    }
 }
 
 /// The command of a name, in letters of any size.

@@ -59,6 +59,17 @@ pub(crate) struct Rates {
     pub(crate) sent: Figure,
 }
 
+/// Names of commands.
+#[derive(Debug)]
+pub(crate) struct CommandNames {
+    /// All, in the order of the table.
+    pub(crate) all: Box<[&'static str]>,
+    /// Those whose only key is their first argument.
+    pub(crate) of_one_key: HashSet<&'static str>,
+    /// Those that a source may send.
+    pub(crate) streamed: HashSet<&'static str>,
+}
+
 /// What the cores of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -73,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) command_names: Box<[&'static str]>,
     /// Commands whose only key is their first argument.
     pub(crate) of_one_key: HashSet<&'static str>,
+    /// Commands that the server which this one follows may send.
+    pub(crate) streamed: HashSet<&'static str>,
     /// Identifies this run of the server.
     pub(crate) run_id: String,
     pub(crate) port: u16,
@@ -148,7 +161,7 @@ impl Shared {
         cores: Vec<CorePort>,
         (reporter, durability, value_bytes_max): (EngineReporter, Durability, usize),
         (run_id, port): (String, u16),
-        (command_names, of_one_key): (Box<[&'static str]>, HashSet<&'static str>),
+        names: CommandNames,
         users: Users,
     ) -> Self {
         let shares = Shares::of(&options, cores.len());
@@ -171,8 +184,9 @@ impl Shared {
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),
             cores,
             reporter,
-            command_names,
-            of_one_key,
+            command_names: names.all,
+            of_one_key: names.of_one_key,
+            streamed: names.streamed,
             run_id,
             port,
             started: Instant::now(),

@@ -45,13 +45,19 @@ pub(super) enum LinkError {
         most: u64,
         remedy: &'static str,
     },
-    /// A command of the source cannot be carried out: the data would differ from now on.
+    /// A command of the source is none that the server has.
+    #[error("the source sent {command}, which this server does not have: {reason}")]
+    Unknown { command: String, reason: String },
+    /// A command of the source was not carried out.
     #[error("the source sent {command}, which fails here: {reply}")]
-    Failed { command: String, reply: String },
+    NotApplied { command: String, reply: String },
     /// A part of the source's data is not stored.
     #[error("a part of the source's data is not stored: {0}")]
     NotStored(String),
-    /// The connection to the data has ended, as by `CLIENT KILL TYPE master`.
+    /// A client has ended it.
+    #[error("a client has ended it, by CLIENT KILL")]
+    Cut,
+    /// The connection to the data has ended: what was passed on may be applied or not.
     #[error("the connection by which it stores has ended")]
     Inlet,
 }

@@ -20,6 +20,7 @@ use super::state::{Link, Phase, State};
 use super::stop::Stop;
 use super::stream::Stream;
 use crate::cores::answers::{Answers, CoreAnswers};
+use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::options::SourceAddress;
 use crate::random::Numbers;
@@ -32,7 +33,8 @@ const PAUSE_MOST: Duration = Duration::from_secs(20);
 /// How long commands that were passed on may take when a link ends.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// Has the server follow a source. False if it does already.
+/// Has the server follow a source. False if it does already. Clients that wait for keys wait no
+/// more: what comes is not theirs to take.
 ///
 /// # Errors
 /// No thread can be started.
@@ -41,7 +43,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result
     let stop = Arc::new(Stop::new()?);
     let mut ended = CoreAnswers::new();
     let answer = ended.expect();
-    replication.change(&shared.saving.refusals, |state| {
+    let follows = replication.change(&shared.saving.refusals, |state| {
         let link = state.link.as_ref();
         if link.is_some_and(|link| link.address == address) {
             return Ok(false);
@@ -69,7 +71,13 @@ pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result
             thread,
         });
         failed.map_or(Ok(true), Err)
-    })
+    });
+    if matches!(follows, Ok(true)) {
+        for core in &shared.cores {
+            core.send(Message::EndWaits { start: 0 });
+        }
+    }
+    follows
 }
 
 fn start(
@@ -262,9 +270,7 @@ impl Follower {
             if source.receive()? == 0 {
                 self.stop.wait(&[source.interest(true)], ACKNOWLEDGE);
             }
-            if self.stop.is_set() {
-                return Err(LinkError::Stopped);
-            }
+            self.check_stop()?;
         }
     }
 
@@ -304,9 +310,7 @@ impl Follower {
                 source.send_nothing();
             }
             source.flush()?;
-            if self.stop.is_set() {
-                return Err(LinkError::Stopped);
-            }
+            self.check_stop()?;
             if !is_busy {
                 let receives = !is_whole && !inlet.is_full();
                 let sockets = [source.interest(receives), inlet.interest()];
@@ -343,6 +347,18 @@ impl Follower {
                 let _ = rustix::event::poll(&mut sockets, limit.as_ref());
             }
         }
+        inlet.is_idle().then_some(()).ok_or(LinkError::Inlet)
+    }
+
+    /// # Errors
+    /// The session is to end.
+    fn check_stop(&self) -> Result<(), LinkError> {
+        if self.stop.is_set() {
+            return Err(LinkError::Stopped);
+        }
+        if self.stop.take_cut() {
+            return Err(LinkError::Cut);
+        }
         Ok(())
     }
 
@@ -357,19 +373,22 @@ impl Follower {
         mut inlet: Inlet,
         position: Position,
     ) -> Result<std::convert::Infallible, LinkError> {
-        let mut stream = Stream::new(position, &mut inlet.out);
+        let names = self.shared.streamed.clone();
+        let mut stream = Stream::new(position, names, &mut inlet.out);
         self.note_applied(&stream);
         self.note_phase(Phase::Connected);
-        let Err(error) = self.pass_on(source, &mut inlet, &mut stream);
-        // Where the stream goes on after this.
-        if !matches!(error, LinkError::Failed { .. }) {
+        let Err(mut error) = self.pass_on(source, &mut inlet, &mut stream);
+        // The position is behind all that was passed on, unless a command of it fails.
+        if !matches!(error, LinkError::NotApplied { .. }) {
             let drained = self.drain(&mut inlet);
             let settled = stream.settle(inlet.answered(), inlet.take_failed());
-            if let Err(error) = drained.and(settled) {
-                tracing::warn!(%error, "a command of the source has failed as the link ended");
-            }
+            error = drained.and(settled).err().unwrap_or(error);
         }
         self.note_applied(&stream);
+        // What was passed on behind it is applied, or not.
+        if matches!(error, LinkError::Inlet | LinkError::NotApplied { .. }) {
+            self.change_state(|state| state.history.is_resumable = false);
+        }
         Err(error)
     }
 
@@ -423,9 +442,7 @@ impl Follower {
                 source.send(&[b"REPLCONF", b"ACK", offset.as_bytes()]);
             }
             source.flush()?;
-            if self.stop.is_set() {
-                return Err(LinkError::Stopped);
-            }
+            self.check_stop()?;
             if !is_busy {
                 // It works: the next pause is a short one.
                 self.pause = PAUSE_FIRST;

@@ -228,3 +228,111 @@ fn too_long(bytes: usize) -> LinkError {
         remedy: REMEDY,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use farcore_rdb::write::{self, types};
+    use farcore_rdb::{FileWriter, Packer};
+
+    use super::*;
+    use crate::random::Numbers;
+
+    fn file() -> Vec<u8> {
+        let (mut file, mut writer) = (Vec::new(), FileWriter::default());
+        let mut packer = Packer::default();
+        writer.begin(&mut file);
+        writer.aux(&mut file, b"repl-stream-db", b"2");
+        writer.database(&mut file, 2, (2, 1));
+        writer.key(&mut file, b"text", (types::STRING, Some(1_900_000_000_000)));
+        write::string(&mut file, &[b'x'; 400], &mut packer);
+        writer.key(&mut file, b"set", (types::SET, Some(1_900_000_000_000)));
+        write::length(&mut file, 100);
+        for member in 0..100 {
+            write::string(&mut file, member.to_string().as_bytes(), &mut packer);
+        }
+        writer.note(&file);
+        file.extend(writer.end());
+        file
+    }
+
+    /// Loads bytes that come in pieces; returns what is passed on, and whether they were whole.
+    fn load(end: End, bytes: &[u8], step: usize) -> Result<(Load, Vec<u8>, bool), LinkError> {
+        let (mut input, mut out) = (Input::default(), Outgoing::default());
+        let (mut load, mut is_whole) = (Load::new(end), false);
+        for part in bytes.chunks(step) {
+            input.add(part);
+            loop {
+                let before = (load.read_bytes(), out.commands());
+                is_whole = is_whole || load.step(&mut input, &mut out)?;
+                if is_whole || before == (load.read_bytes(), out.commands()) {
+                    break;
+                }
+            }
+        }
+        Ok((load, out.take(), is_whole))
+    }
+
+    #[test]
+    fn a_file_is_the_same_however_it_is_split_and_ended() {
+        let file = file();
+        let mark = [b'm'; MARK_BYTES];
+        let marked = [&file[..], &mark].concat();
+        let length = End::Length(file.len() as u64);
+        let (_, wanted, _) = load(length.clone(), &file, file.len()).expect("a file");
+        let text = String::from_utf8_lossy(&wanted).into_owned();
+        assert!(text.starts_with("*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*5\r\n$3\r\nSET\r\n"));
+        assert_eq!(text.matches("SADD").count(), 2);
+        assert!(text.ends_with("PEXPIREAT\r\n$3\r\nset\r\n$13\r\n1900000000000\r\n"));
+        for step in 1..file.len() {
+            for (end, bytes) in [(length.clone(), &file), (End::Mark(mark), &marked)] {
+                let (load, out, is_whole) = load(end, bytes, step).expect("a file");
+                assert_eq!(
+                    (out, is_whole),
+                    (wanted.clone(), true),
+                    "in steps of {step}"
+                );
+                assert_eq!(load.database(), 2);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_cause_a_panic_and_none_that_are_changed_are_whole() {
+        let (file, mut numbers) = (file(), Numbers::new());
+        for _ in 0..5_000 {
+            let mut bytes = file.clone();
+            let at = numbers.below(bytes.len());
+            let before = bytes[at];
+            bytes[at] ^= u8::try_from(1 + numbers.below(255)).unwrap_or(1);
+            let loaded = load(
+                End::Length(bytes.len() as u64),
+                &bytes,
+                1 + numbers.below(90),
+            );
+            let is_whole = loaded.is_ok_and(|(.., is_whole)| is_whole);
+            // Versions without a checksum are read as they are.
+            let is_unsummed = (5..9).contains(&at);
+            assert!(
+                !is_whole || is_unsummed,
+                "byte {at}: {before} -> {}",
+                bytes[at]
+            );
+        }
+    }
+
+    #[test]
+    fn a_length_or_a_mark_ends_a_file() {
+        let end = |text: &[u8]| {
+            let mut input = Input::default();
+            input.add(text);
+            End::take(&mut input).ok()
+        };
+        assert_eq!(end(b"\n\n$17\r\n"), Some(Some(End::Length(17))));
+        let marked = [b"$EOF:".as_slice(), &[b'a'; MARK_BYTES], b"\r\n"].concat();
+        assert_eq!(end(&marked), Some(Some(End::Mark([b'a'; MARK_BYTES]))));
+        assert_eq!(end(b"$1"), Some(None));
+        for text in [&b"17\r\n"[..], b"$-1\r\n", b"$EOF:abc\r\n", b"-ERR no\r\n"] {
+            assert_eq!(end(text), None);
+        }
+    }
+}

@@ -124,6 +124,13 @@ impl Replication {
         changed
     }
 
+    /// Has the session of the link end, and another one begin.
+    pub(crate) fn interrupt(&self) {
+        if let Some(link) = &self.state().link {
+            link.stop.cut();
+        }
+    }
+
     /// Has the link end, if there is one; returns it.
     pub(crate) fn cut(&self) -> Option<Link> {
         let link = self.state().link.take()?;

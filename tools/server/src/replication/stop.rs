@@ -1,4 +1,4 @@
-//! How the thread of a link waits, and is ended by others.
+//! How the thread of a link waits, and is ended or interrupted by others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,10 +8,12 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;
 
-/// Ends the thread of a link.
+/// Ends the thread of a link, or its session.
 #[derive(Debug)]
 pub(crate) struct Stop {
     is_set: AtomicBool,
+    /// The session is to end, and another one to begin.
+    is_cut: AtomicBool,
     event: OwnedFd,
 }
 
@@ -23,7 +25,8 @@ impl Stop {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             is_set: AtomicBool::new(false),
-            event: eventfd(0, EventfdFlags::CLOEXEC)?,
+            is_cut: AtomicBool::new(false),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
 
@@ -31,7 +34,28 @@ impl Stop {
     pub(crate) fn set(&self) {
         // ORDERING: relaxed; nothing is read by it, and the event wakes a thread that waits.
         self.is_set.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Has the session end.
+    pub(crate) fn cut(&self) {
+        // ORDERING: relaxed; as in `set`.
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    /// True once, if the session is to end.
+    pub(super) fn take_cut(&self) -> bool {
+        let is_cut = self.is_cut.swap(false, Ordering::Relaxed);
+        if is_cut && !self.is_set() {
+            // It wakes the next wait no more.
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+        is_cut
     }
 
     pub(crate) fn is_set(&self) -> bool {

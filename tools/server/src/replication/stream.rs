@@ -6,7 +6,7 @@
 //! - I1: a command is passed on when all of it has come.
 //! - I2: the position is between two commands, and never within a transaction.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::error::LinkError;
 use super::handshake::shown;
@@ -70,12 +70,18 @@ pub(super) struct Stream {
     under_way: VecDeque<UnderWay>,
     /// The source wants to know the position once it is here.
     asked_at: Option<u64>,
+    /// The commands that a source may send.
+    names: HashSet<&'static str>,
     pub(super) passed_over: u64,
 }
 
 impl Stream {
     /// The stream from a position on. The commands that follow begin in its database.
-    pub(super) fn new(position: Position, out: &mut Outgoing) -> Self {
+    pub(super) fn new(
+        position: Position,
+        names: HashSet<&'static str>,
+        out: &mut Outgoing,
+    ) -> Self {
         let database = position.database.to_string();
         out.add(&[b"SELECT", database.as_bytes()]);
         Self {
@@ -90,6 +96,7 @@ impl Stream {
             is_in_transaction: false,
             under_way: VecDeque::new(),
             asked_at: None,
+            names,
             passed_over: 0,
         }
     }
@@ -169,12 +176,23 @@ impl Stream {
                     .parse()
                     .ok()
                     .filter(|number| *number < DATABASES.into());
-                Kind::Select(number.ok_or_else(|| LinkError::Failed {
+                Kind::Select(number.ok_or_else(|| LinkError::Unknown {
                     command: format!("SELECT {}", shown(&text)),
-                    reply: format!("there are {DATABASES} databases; move its keys to another one"),
+                    reason: format!(
+                        "there are {DATABASES} databases; move its keys to another one"
+                    ),
                 })?)
             }
-            _ => Kind::Plain,
+            name => match std::str::from_utf8(name).is_ok_and(|name| self.names.contains(name)) {
+                true => Kind::Plain,
+                // Nothing of it is passed on, so that the position is right before it.
+                false => {
+                    return Err(LinkError::Unknown {
+                        command: shown(&String::from_utf8_lossy(name)),
+                        reason: "have the source do without it".to_owned(),
+                    });
+                }
+            },
         })
     }
 
@@ -225,7 +243,7 @@ impl Stream {
                 let command = one.name.to_uppercase();
                 let code = reply.split(' ').next().unwrap_or_default();
                 if !OF_STATE.contains(&code) {
-                    return Err(LinkError::Failed { command, reply });
+                    return Err(LinkError::NotApplied { command, reply });
                 }
                 faults.push(KeyFault { command, reply });
             }
@@ -235,5 +253,106 @@ impl Stream {
             self.under_way.pop_front();
         }
         Ok(faults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Numbers;
+
+    const NAMES: &[&str] = &["set", "incr", "lpop"];
+
+    fn stream(out: &mut Outgoing) -> Stream {
+        Stream::new(Position::default(), NAMES.iter().copied().collect(), out)
+    }
+
+    fn command(words: &str) -> Vec<u8> {
+        let words: Vec<_> = words.split(' ').map(str::as_bytes).collect();
+        let mut bytes = Vec::new();
+        super::super::source::write_command(&words, &mut bytes);
+        bytes
+    }
+
+    /// Reads bytes that come in pieces; returns what is passed on.
+    fn read(bytes: &[u8], step: usize) -> Result<(Stream, Vec<u8>), LinkError> {
+        let (mut input, mut out) = (Input::default(), Outgoing::default());
+        let mut stream = stream(&mut out);
+        out.take();
+        for part in bytes.chunks(step) {
+            input.add(part);
+            while stream.step(&mut input, &mut out)? {}
+        }
+        Ok((stream, out.take()))
+    }
+
+    #[test]
+    fn a_stream_is_the_same_however_it_is_split() {
+        let sent = [
+            "SELECT 3",
+            "SET a b",
+            "PING",
+            "MULTI",
+            "INCR a",
+            "EXEC",
+            "FUNCTION LOAD x",
+            "REPLCONF GETACK *",
+        ];
+        let sent: Vec<_> = sent.iter().map(|words| command(words)).collect();
+        let passed: Vec<_> = [0, 1, 3, 4, 5].iter().map(|&at| sent[at].clone()).collect();
+        let (all, passed) = (sent.concat(), passed.concat());
+        for step in 1..all.len() {
+            let (mut stream, out) = read(&all, step).expect("a stream");
+            assert_eq!(out, passed, "in steps of {step}");
+            assert_eq!((stream.read(), stream.passed_over), (all.len() as u64, 1));
+            // The command before the first was numbered 1.
+            let places = [0, sent[..1].concat().len(), sent[..3].concat().len()];
+            for (answered, place) in [(1, places[0]), (2, places[1]), (3, places[2])] {
+                stream.settle(answered, Vec::new()).expect("none failed");
+                assert_eq!(stream.applied().offset, place as u64, "{answered}");
+            }
+            // Within a transaction it stays before it.
+            stream.settle(5, Vec::new()).expect("none failed");
+            assert_eq!(stream.applied().offset, places[2] as u64);
+            assert!(!stream.take_question());
+            stream.settle(6, Vec::new()).expect("none failed");
+            let end = Position {
+                offset: all.len() as u64,
+                database: 3,
+            };
+            assert_eq!(stream.applied(), end);
+            assert!(stream.take_question() && !stream.take_question());
+        }
+    }
+
+    #[test]
+    fn a_command_that_fails_is_not_applied_unless_its_key_alone_is_to_blame() {
+        let both = [command("INCR a"), command("LPOP a")].concat();
+        let (mut stream, _) = read(&both, 1).expect("a stream");
+        let fault = stream.settle(2, vec![(2, "WRONGTYPE no".to_owned())]);
+        assert_eq!(fault.expect("it goes on")[0].command, "INCR");
+        let before = stream.applied();
+        let failed = stream.settle(3, vec![(3, "OOM no".to_owned())]);
+        assert!(matches!(failed, Err(LinkError::NotApplied { .. })));
+        assert_eq!(stream.applied(), before);
+        let unknown = read(&command("SHUTDOWN"), 1);
+        assert!(matches!(unknown, Err(LinkError::Unknown { .. })));
+    }
+
+    #[test]
+    fn no_bytes_cause_a_panic() {
+        let mut numbers = Numbers::new();
+        let valid = ["SELECT 3", "MULTI", "INCR a", "EXEC", "SET a b"]
+            .map(command)
+            .concat();
+        for _ in 0..20_000 {
+            let mut bytes = valid.clone();
+            for _ in 0..=numbers.below(4) {
+                let at = numbers.below(bytes.len());
+                bytes[at] = b"*$019\r\n-x\0\xff"[numbers.below(12)];
+            }
+            bytes.truncate(numbers.below(bytes.len()));
+            let _ = read(&bytes, 1 + numbers.below(40));
+        }
     }
 }
