@@ -100,7 +100,10 @@ fn write_link(shared: &Shared, state: &State, text: &mut String) {
         line(text, "master_sync_total_bytes", total);
         line(text, "master_sync_read_bytes", read);
         line(text, "master_sync_left_bytes", total.saturating_sub(read));
-        line(text, "master_sync_perc", format_args!("{share:.2}"));
+        // Of a file without a length no share is known.
+        if total > 0 {
+            line(text, "master_sync_perc", format_args!("{share:.2}"));
+        }
     }
     if !is_up {
         let since = link.down_since.elapsed().as_secs();

@@ -111,7 +111,7 @@ impl Stream {
         self.read.offset
     }
 
-    /// True once, if the source has asked for the position and this is reached.
+    /// True once, if the source wants the position and this is reached.
     pub(super) fn take_question(&mut self) -> bool {
         let is_due = self.asked_at.is_some_and(|at| self.applied.offset >= at);
         is_due && self.asked_at.take().is_some()
