@@ -54,6 +54,7 @@ impl Bench {
             is_encrypted: false,
             is_unauthenticated: false,
             is_above_limit: false,
+            is_source: false,
         });
         let is_it =
             |one: &Option<Box<Connection>>| one.as_ref().is_some_and(|one| one.peer == peer);

@@ -15,6 +15,7 @@
 //! tasks/    commands of several steps: their output; budgets/: what they may take together
 //! cores/    what all cores share: ports, messages, answers
 //! events/   events of keys; channels, subscriptions, monitors
+//! replication/  following another server
 //! figures/  counters, `INFO`, slow commands
 //! durability/ snapshots that clients and rules want; what is refused while data are loaded
 //! types/    the kinds of values: their records and replies
@@ -47,6 +48,7 @@ mod memory_trims;
 mod native;
 mod options;
 mod random;
+mod replication;
 pub mod resp;
 #[cfg_attr(
     not(feature = "scripts"),
@@ -73,7 +75,7 @@ pub use self::limits::SECTION_NS;
 pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, DataOptions, NativeOptions,
-    NativeOptionsError, Options, SCRIPT_TIME_LIMIT, TlsOptions,
+    NativeOptionsError, Options, ReplicaOptions, SCRIPT_TIME_LIMIT, SourceAddress, TlsOptions,
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;

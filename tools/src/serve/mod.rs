@@ -18,6 +18,7 @@ mod heap;
 mod limits;
 mod native;
 mod refusal;
+mod replica;
 mod reported;
 mod secret;
 mod sizes;
@@ -51,6 +52,7 @@ use self::data::DataArguments;
 use self::exposed::ExposedServer;
 use self::heap::Returned;
 use self::native::NativeArguments;
+use self::replica::ReplicaArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
 use crate::descriptors::Descriptors;
@@ -197,6 +199,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     data: DataArguments,
     #[command(flatten)]
+    replica: ReplicaArguments,
+    #[command(flatten)]
     native: NativeArguments,
     /// Allow MONITOR, which shows the commands of all clients
     #[arg(long)]
@@ -320,7 +324,7 @@ impl Arguments {
         let password = self
             .password_file
             .as_deref()
-            .map(secret::read)
+            .map(|file| secret::read("--password-file", file))
             .transpose()?;
         let users = Options {
             password: password.clone(),
@@ -361,6 +365,7 @@ impl Arguments {
             evicts: self.evict,
             monitors: self.monitor,
             data: self.data.options()?,
+            replica: self.replica.options()?,
             tls: self.tls_options(),
             native: self.native.options(&self.device, self.open_to_all)?,
             ..Options::new(self.resp)
@@ -400,6 +405,7 @@ impl Arguments {
 
     /// Warns of secrets that others can read; of tokens, reading them does.
     fn warn_if_exposed(&self) {
+        self.replica.warn_if_exposed();
         for (flag, file, secret) in [
             ("--password-file", &self.password_file, "password"),
             ("--acl-file", &self.acl_file, "hash of a password"),
@@ -449,7 +455,10 @@ fn load(
 ) -> Result<bool> {
     let Some(dir) = arguments.data.dir() else {
         engine.load()?;
-        return Ok(true);
+        let begun = server.begin(engine);
+        return begun
+            .map(|()| true)
+            .map_err(|error| refusal::of_server(&error, arguments));
     };
     let loading = Arc::clone(engine);
     thread::Builder::new()

@@ -1,4 +1,4 @@
-//! The file of `--password-file`.
+//! Files with passwords.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use zeroize::Zeroizing;
 
-/// Reads a password: the file's first line.
+/// Reads the password of a flag: the file's first line.
 ///
 /// # Errors
 /// The file cannot be read or its first line is empty.
-pub(super) fn read(file: &Path) -> Result<Zeroizing<String>> {
+pub(super) fn read(flag: &str, file: &Path) -> Result<Zeroizing<String>> {
     let name = file.display();
-    let text = fs::read_to_string(file).with_context(|| format!("--password-file {name}"))?;
+    let text = fs::read_to_string(file).with_context(|| format!("{flag} {name}"))?;
     let text = Zeroizing::new(text);
     let line = text.lines().next().unwrap_or_default();
     ensure!(
         !line.is_empty(),
-        "--password-file {name}: its first line is empty; write the password there"
+        "{flag} {name}: its first line is empty; write the password there"
     );
     Ok(Zeroizing::new(line.to_owned()))
 }

@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use zeroize::Zeroizing;
+
 use super::arguments::{at_most, pattern};
 use super::command::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX};
@@ -18,6 +20,7 @@ use crate::events::classes::{EventClasses, UNKNOWN_CLASS};
 use crate::figures::information::{self, MemoryFigures};
 use crate::glob;
 use crate::memory_limit::memory_size;
+use crate::replication::settings::Settings;
 use crate::resp::Writer;
 use crate::words::parsed_integer;
 
@@ -85,6 +88,47 @@ enum Change {
     Memory(Option<u64>),
     SavePoints(Vec<SavePoint>),
     StopsWrites(bool),
+    Replica(ReplicaChange),
+}
+
+/// What a setting about the server that this one follows becomes.
+#[derive(Clone)]
+enum ReplicaChange {
+    ReadOnly(bool),
+    ServesStale(bool),
+    Priority(u32),
+    /// In seconds.
+    Timeout(u64),
+    User(String),
+    Password(Zeroizing<String>),
+}
+
+impl std::fmt::Debug for ReplicaChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReplicaChange")
+    }
+}
+
+impl ReplicaChange {
+    fn make(self, settings: &mut Settings) {
+        match self {
+            Self::ReadOnly(is_read_only) => settings.is_read_only = is_read_only,
+            Self::ServesStale(serves) => settings.serves_stale = serves,
+            Self::Priority(priority) => settings.priority = priority,
+            Self::Timeout(seconds) => settings.timeout_s = seconds,
+            Self::User(user) => settings.user = user,
+            Self::Password(password) => settings.password = password,
+        }
+    }
+}
+
+/// A value that is yes or no.
+fn is_yes(value: &[u8]) -> std::result::Result<bool, String> {
+    match &value.to_ascii_lowercase()[..] {
+        b"yes" => Ok(true),
+        b"no" => Ok(false),
+        _ => Err("argument must be 'yes' or 'no'".to_owned()),
+    }
 }
 
 impl Change {
@@ -131,11 +175,31 @@ impl Change {
                 let points = parse_save_points(&text).ok_or("Invalid save parameters")?;
                 Self::SavePoints(points)
             }
-            "stop-writes-on-bgsave-error" => match &value.to_ascii_lowercase()[..] {
-                b"yes" => Self::StopsWrites(true),
-                b"no" => Self::StopsWrites(false),
-                _ => return Err("argument must be 'yes' or 'no'".to_owned()),
-            },
+            "stop-writes-on-bgsave-error" => Self::StopsWrites(is_yes(value)?),
+            "replica-read-only" | "slave-read-only" => {
+                Self::Replica(ReplicaChange::ReadOnly(is_yes(value)?))
+            }
+            "replica-serve-stale-data" | "slave-serve-stale-data" => {
+                Self::Replica(ReplicaChange::ServesStale(is_yes(value)?))
+            }
+            "replica-priority" | "slave-priority" => {
+                let priority = number(0..=i64::from(i32::MAX))?;
+                Self::Replica(ReplicaChange::Priority(
+                    u32::try_from(priority).unwrap_or(0),
+                ))
+            }
+            "repl-timeout" => {
+                let seconds = number(1..=i64::from(i32::MAX))?;
+                Self::Replica(ReplicaChange::Timeout(u64::try_from(seconds).unwrap_or(1)))
+            }
+            "masteruser" | "masterauth" => {
+                let text = std::str::from_utf8(value).map_err(|_| "argument must be UTF-8")?;
+                let text = text.to_owned();
+                Self::Replica(match name {
+                    "masteruser" => ReplicaChange::User(text),
+                    _ => ReplicaChange::Password(text.into()),
+                })
+            }
             "dir" | "dbfilename" => return Err("can't set protected config".to_owned()),
             "tcp-keepalive" => {
                 let seconds = number(0..=SECONDS_MAX.into())?;
@@ -189,6 +253,10 @@ impl Change {
             }
             Self::SavePoints(points) => shared.saving.set_save_points(points),
             Self::StopsWrites(stops) => shared.saving.set_stops_writes(stops),
+            Self::Replica(change) => {
+                let refusals = &shared.saving.refusals;
+                (shared.replication).change(refusals, |state| change.make(&mut state.settings));
+            }
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).limited_bytes();

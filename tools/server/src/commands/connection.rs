@@ -176,6 +176,8 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
     }
     call.connection.protocol = protocol;
     let id = call.connection.id;
+    let follows = call.serving.shared.replication.state().link.is_some();
+    let role = if follows { "replica" } else { "master" };
     Ok(call.reply(|writer| {
         writer.map(7);
         for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -186,7 +188,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
         writer.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
         writer.bulk(b"id");
         writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
-        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        for (key, value) in [("mode", "standalone"), ("role", role)] {
             writer.bulk(key.as_bytes());
             writer.bulk(value.as_bytes());
         }
@@ -325,11 +327,12 @@ fn reply_mode(call: &mut Call<'_>) -> Result {
     Ok(Flow::Done)
 }
 
-/// Selects by a type: all clients are normal ones.
+/// Selects by a type: all clients are normal ones, but for the server that this one follows.
 fn select_type(filter: &mut ClientFilter, name: &[u8]) -> std::result::Result<(), Refusal> {
     match &name.to_ascii_lowercase()[..] {
-        b"normal" => {}
-        b"master" | b"replica" | b"slave" | b"pubsub" => filter.is_empty = true,
+        b"normal" => filter.is_source = Some(false),
+        b"master" => filter.is_source = Some(true),
+        b"replica" | b"slave" | b"pubsub" => filter.is_empty = true,
         _ => {
             let name = String::from_utf8_lossy(name);
             return Err(Refusal(format!("ERR Unknown client type '{name}'")));

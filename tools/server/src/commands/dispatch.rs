@@ -8,7 +8,7 @@ use super::stored_keys::run_with_stored_keys;
 use super::table::find;
 use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
-use crate::durability::{LOADING, UNSAVED};
+use crate::durability::{LOADING, READ_ONLY, STALE, UNSAVED};
 use crate::figures::counters::NO_COMMAND;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
@@ -165,7 +165,10 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         return Err(Refusal(text));
     }
     let is_long = count > ARGUMENTS_MAX || call.arguments.span_bytes() > ARGUMENT_BYTES_MAX;
-    if is_long && let Err(refusal) = accept_long(call, command, count) {
+    if is_long
+        && !call.connection.is_source
+        && let Err(refusal) = accept_long(call, command, count)
+    {
         rejected(call);
         return Err(refusal);
     }
@@ -192,7 +195,8 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         rejected(call);
         return Err(text.into());
     }
-    if call.serving.shared.memory_limit.is_exceeded() && command.needs_memory && !is_admitted {
+    let is_full = call.serving.shared.memory_limit.is_exceeded();
+    if is_full && command.needs_memory && !is_admitted && !call.connection.is_source {
         rejected(call);
         return Err(OUT_OF_MEMORY.into());
     }
@@ -201,10 +205,20 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     Ok(command)
 }
 
-/// Why a command is refused while the data are loaded, or cannot be saved.
+/// Why a command is refused while the data are loaded or cannot be saved, or come from another
+/// server: that one is refused nothing.
 #[cold]
 fn refused_now(call: &Call<'_>, command: &Command) -> Option<&'static str> {
+    if call.connection.is_source {
+        return None;
+    }
     let refusals = &call.serving.shared.saving.refusals;
+    if refusals.is_read_only() && transactions::would_write(call, command) {
+        return Some(READ_ONLY);
+    }
+    if refusals.is_stale() && !command.has_flag("stale") {
+        return Some(STALE);
+    }
     if refusals.is_loading() && !command.has_flag("loading") {
         return Some(LOADING);
     }

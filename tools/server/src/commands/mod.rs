@@ -52,6 +52,7 @@ mod object;
 mod pausing;
 mod random_key;
 mod renames;
+mod replicas;
 mod rights;
 mod saves;
 #[cfg_attr(

@@ -64,7 +64,10 @@ fn says_no_writes(script: &[u8]) -> bool {
 /// True if a command waits for the end of a pause.
 #[cold]
 pub(super) fn holds(call: &mut Call<'_>, command: &Command) -> bool {
-    if call.connection.is_executing() || call.connection.sent_parts.is_some() {
+    if call.connection.is_source
+        || call.connection.is_executing()
+        || call.connection.sent_parts.is_some()
+    {
         return false;
     }
     let (writes, now_ms) = (is_of_writes(call, command), farcore_tuning::system_ms());

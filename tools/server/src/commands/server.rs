@@ -7,6 +7,7 @@ use super::{Call, Flow, Refusal, databases};
 use crate::cores::message::Question;
 use crate::figures::failures::Failures;
 use crate::figures::information::{self, Gathering};
+use crate::replication;
 use crate::resp::Writer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -36,12 +37,8 @@ pub(super) fn info(call: &mut Call<'_>) -> Result {
 }
 
 pub(super) fn role(call: &mut Call<'_>) -> Result {
-    Ok(call.reply(|writer| {
-        writer.array(3);
-        writer.bulk(b"master");
-        writer.integer(0);
-        writer.array(0);
-    }))
+    let shared = Arc::clone(&call.serving.shared);
+    Ok(call.reply(|writer| replication::information::write_role(&shared, writer)))
 }
 
 pub(super) fn time(call: &mut Call<'_>) -> Result {

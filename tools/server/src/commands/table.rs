@@ -1,6 +1,5 @@
 //! The table of commands.
 
-use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::call::Call;
@@ -13,10 +12,11 @@ use super::{
     absent, access, all_keys, bit_fields, bit_operations, bits, channels, config, connection,
     databases, dump, element_draw, element_scan, expiry, geo, geo_search, hashes, hyperloglogs,
     introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object, random_key, renames,
-    saves, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges, sorted_scan,
+    replicas, saves, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges, sorted_scan,
     sorted_sets, sorted_several, sorted_takes, sorts, stream_groups, stream_reads, streams,
     strings, subcommand, transactions,
 };
+use crate::cores::shared::CommandNames;
 
 /// A command with its keys at some places.
 const fn command(
@@ -184,6 +184,7 @@ const NAMED_READ: &str = "readonly movablekeys";
 const REPLICATED_READ: &str = "readonly may_replicate";
 const ADMIN_WRITE: &str = "write denyoom admin";
 const ADMIN: &str = "admin loading stale";
+const FOLLOW: &str = "admin noscript loading stale";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
 const PUBLISH: &str = "pubsub loading stale fast";
@@ -383,6 +384,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("readwrite", 1, NONE, INFO, absent::cluster),
     command("rename", 3, TWO, "write", renames::rename),
     command("renamenx", 3, TWO, CHANGE, renames::renamenx),
+    command("replicaof", 3, NONE, FOLLOW, replicas::replicaof),
     open(
         "reset",
         1,
@@ -420,6 +422,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     command("sinterstore", -3, ALL, SLOW_WRITE, set_algebra::sinterstore),
     command("sismember", 3, ONE, READ, sets::sismember),
+    command("slaveof", 3, NONE, FOLLOW, replicas::replicaof),
     container("slowlog", ADMIN, slowlog::SLOWLOG),
     command("smembers", 2, ONE, SLOW_READ, sets::smembers),
     command("smismember", -3, ONE, READ, sets::smismember),
@@ -632,16 +635,26 @@ fn find_by_place(name: &[u8]) -> Option<&'static Command> {
     None
 }
 
-/// The names of all commands, in the order of the table, and of those whose only key is their first
-/// argument.
-pub(crate) fn command_names() -> (Box<[&'static str]>, HashSet<&'static str>) {
+/// What a source may send though it is no change of keys.
+const STREAMED: &[&str] = &[
+    "eval", "evalsha", "exec", "multi", "pfcount", "publish", "script", "select", "spublish",
+];
+
+/// The names of all commands, in the order of the table, of those whose only key is their first
+/// argument, and of those that a source may send: what waits or manages the server is none.
+pub(crate) fn command_names() -> CommandNames {
     // The other key of this one is in another database.
     let is_single = |command: &&Command| command.is_of_one_key && command.name != "move";
-    let single = COMMANDS.iter().filter(is_single);
-    (
-        COMMANDS.iter().map(|command| command.name).collect(),
-        single.map(|command| command.name).collect(),
-    )
+    let is_streamed = |command: &&Command| {
+        let changes = command.writes && !command.has_flag("blocking") && !command.has_flag("admin");
+        changes || STREAMED.contains(&command.name)
+    };
+    let name = |command: &Command| command.name;
+    CommandNames {
+        all: COMMANDS.iter().map(name).collect(),
+        of_one_key: COMMANDS.iter().filter(is_single).map(name).collect(),
+        streamed: COMMANDS.iter().filter(is_streamed).map(name).collect(),
+    }
 }
 
 /// The command of a name, in letters of any size.

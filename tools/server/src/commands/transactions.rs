@@ -265,6 +265,12 @@ async fn are_unchanged(core: &mut Core, watched: &Watched) -> farcore::Result<bo
     Ok(true)
 }
 
+/// True if a command writes, or carries out one that was queued and does.
+pub(super) fn would_write(call: &Call<'_>, command: &Command) -> bool {
+    let queue = call.connection.queue().filter(|queue| !queue.is_aborted);
+    command.writes || command.name == "exec" && queue.is_some_and(|queue| queue.writes_end > 0)
+}
+
 /// Runs a command of a connection that watches keys, queues commands or carries them out.
 pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
     if !call.connection.is_queueing() || IMMEDIATE.contains(&command.name) {

@@ -17,6 +17,8 @@ pub(crate) struct ClientFilter {
     pub(crate) is_of_removed: bool,
     /// Subscribers of the user who have a channel that these patterns do not allow.
     pub(crate) channels_left: Option<Vec<Vec<u8>>>,
+    /// Only the server that this one follows, or all but it.
+    pub(crate) is_source: Option<bool>,
     /// None is meant: it is of a type that no client has.
     pub(crate) is_empty: bool,
     /// A client that is not meant: the one that asks.

@@ -149,6 +149,8 @@ pub(crate) struct Connection {
     /// Patterns of the command that runs may name any key, as far as its user has not all rights.
     pub(crate) reads_all_keys: Cell<bool>,
     pub(crate) is_authenticated: bool,
+    /// Its commands come from the server that this one follows.
+    pub(crate) is_source: bool,
     /// It is counted among the unauthenticated ones; `None` of a client.
     pub(crate) stay: Option<Box<Stay>>,
     pub(crate) guesses: Guesses,
@@ -275,6 +277,7 @@ impl Connection {
             reads_all_keys: Cell::new(false),
             database: 0,
             is_authenticated,
+            is_source: false,
             stay: None,
             guesses: Guesses::default(),
             names: ClientNames::default(),

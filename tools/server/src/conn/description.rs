@@ -10,6 +10,9 @@ impl Connection {
     pub(crate) fn is_meant(&self, filter: &ClientFilter) -> bool {
         filter.has(self.id, self.peer, || self.local_address())
             && (filter.user.as_ref()).is_none_or(|user| self.user.now().name == *user)
+            && filter
+                .is_source
+                .is_none_or(|is_source| self.is_source == is_source)
             && (!filter.is_of_removed || self.user.is_removed())
             && (filter.channels_left.as_ref()).is_none_or(|left| self.has_channel_beyond(left))
     }
@@ -27,6 +30,7 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         .is_some_and(|one| one.is_waiting());
     let tracker = connection.tracker.as_deref();
     let flags = [
+        (connection.is_source, 'M'),
         (connection.is_restricted(), 'P'),
         (queued.is_some(), 'x'),
         (is_waiting || connection.paused.is_some(), 'b'),

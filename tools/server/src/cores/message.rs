@@ -29,6 +29,8 @@ pub(crate) struct Arrival {
     pub(crate) is_unauthenticated: bool,
     /// There was no place for it: one that has not authenticated makes room.
     pub(crate) is_above_limit: bool,
+    /// Its commands come from the server that this one follows.
+    pub(crate) is_source: bool,
 }
 
 /// What became of scripts that were to end.
@@ -65,6 +67,8 @@ pub(crate) enum Message {
     EndLate,
     /// Close silent connections, from a number on; some a turn.
     EndSilent { start: usize },
+    /// End the waits of clients for keys, from a number of a connection on; some a turn.
+    EndWaits { start: usize },
     /// Hand a message of a channel to the subscribers, and answer how many have it.
     Publish(Arc<Publication>, Answers<usize>),
     /// Deliver the events of keys that the port has.

@@ -33,6 +33,7 @@ use crate::long::places::LongPlaces;
 use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
+use crate::replication::state::Replication;
 use crate::types::encoding_limits::EncodingLimits;
 use crate::users::table::Users;
 use crate::waits::key_queues::Waiting;
@@ -44,6 +45,9 @@ const ALLOCATOR_PARTS: usize = 16;
 /// What a client reads when there are too many; as Redis.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
+/// What the commands of the server that this one follows may hold.
+const SOURCE_BYTES: usize = 256 << 20;
+
 /// Shared bytes of messages take at most this part of the memory for clients.
 const FANOUT_SHARE: usize = 4;
 
@@ -53,6 +57,17 @@ pub(crate) struct Rates {
     pub(crate) commands: Figure,
     pub(crate) received: Figure,
     pub(crate) sent: Figure,
+}
+
+/// Names of commands.
+#[derive(Debug)]
+pub(crate) struct CommandNames {
+    /// All, in the order of the table.
+    pub(crate) all: Box<[&'static str]>,
+    /// Those whose only key is their first argument.
+    pub(crate) of_one_key: HashSet<&'static str>,
+    /// Those that a source may send.
+    pub(crate) streamed: HashSet<&'static str>,
 }
 
 /// What the cores of a server share.
@@ -69,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) command_names: Box<[&'static str]>,
     /// Commands whose only key is their first argument.
     pub(crate) of_one_key: HashSet<&'static str>,
+    /// Commands that the server which this one follows may send.
+    pub(crate) streamed: HashSet<&'static str>,
     /// Identifies this run of the server.
     pub(crate) run_id: String,
     pub(crate) port: u16,
@@ -104,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) client_memory: Arc<ClientMemory>,
     /// What unauthenticated connections may.
     pub(crate) unauthenticated_memory: Arc<ClientMemory>,
+    /// What the server may that this one follows.
+    pub(crate) source_memory: Arc<ClientMemory>,
     /// What native clients may.
     pub(crate) native_memory: Arc<ClientMemory>,
     /// Of connections that come.
@@ -123,6 +142,8 @@ pub(crate) struct Shared {
     pub(crate) memory_limit: MemoryLimit,
     /// Snapshots, and what is refused because of them.
     pub(crate) saving: Arc<Saving>,
+    /// Whether the server follows another one.
+    pub(crate) replication: Replication,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -140,7 +161,7 @@ impl Shared {
         cores: Vec<CorePort>,
         (reporter, durability, value_bytes_max): (EngineReporter, Durability, usize),
         (run_id, port): (String, u16),
-        (command_names, of_one_key): (Box<[&'static str]>, HashSet<&'static str>),
+        names: CommandNames,
         users: Users,
     ) -> Self {
         let shares = Shares::of(&options, cores.len());
@@ -154,6 +175,7 @@ impl Shared {
         let has_keys = reporter.stats().total.keys > 0;
         let long_places = LongPlaces::new(cores.len());
         let keepalive = Keepalive::new(options.tcp_keepalive);
+        let replication = Replication::new(&options.replica);
         let saving = Saving::new(durability, reporter.clone(), options.data.clone());
         Self {
             fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),
@@ -162,8 +184,9 @@ impl Shared {
             counters: cores.iter().map(|_| CoreCounters::default()).collect(),
             cores,
             reporter,
-            command_names,
-            of_one_key,
+            command_names: names.all,
+            of_one_key: names.of_one_key,
+            streamed: names.streamed,
             run_id,
             port,
             started: Instant::now(),
@@ -184,6 +207,7 @@ impl Shared {
             encoding_limits: EncodingLimits::default(),
             client_memory,
             unauthenticated_memory,
+            source_memory: Arc::new(ClientMemory::new(SOURCE_BYTES, 1)),
             native_memory,
             keepalive,
             long_places,
@@ -193,6 +217,7 @@ impl Shared {
             is_far_memory_used: AtomicBool::new(true),
             memory_limit: MemoryLimit::default(),
             saving: Arc::new(saving),
+            replication,
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),

@@ -11,6 +11,7 @@ use crate::figures::failures::Failures;
 use crate::figures::lines::{line, lines};
 use crate::figures::persistence;
 use crate::figures::server_figures::{Baseline, CallFigures, CoreFigures};
+use crate::replication;
 
 /// The version of Redis whose behaviour clients can expect.
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
@@ -70,6 +71,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("timeout", timeout.to_string()),
     ];
     settings.extend(persistence::settings(shared));
+    settings.extend(replication::information::settings(shared));
     settings.extend(shared.encoding_limits.settings());
     settings
 }
@@ -193,7 +195,9 @@ const SECTIONS: &[Section] = &[
         persistence::write(gathered.shared, text);
     }),
     ("Stats", Shown::Always, stats),
-    ("Replication", Shown::Always, replication),
+    ("Replication", Shown::Always, |gathered, text| {
+        replication::information::write(gathered.shared, text);
+    }),
     ("CPU", Shown::Always, cpu),
     ("Modules", Shown::Always, |_, _| {}),
     ("Commandstats", Shown::OnDemand, command_stats),
@@ -469,19 +473,6 @@ fn evictions(gathered: &Gathering<'_>, text: &mut String) {
                 gathered.sum(|core| core.delayed_authentications),
             ),
         ],
-    );
-}
-
-fn replication(gathered: &Gathering<'_>, text: &mut String) {
-    line(text, "role", "master");
-    line(text, "connected_slaves", 0);
-    line(text, "master_failover_state", "no-failover");
-    line(text, "master_replid", &gathered.shared.run_id);
-    line(text, "master_repl_offset", 0);
-    line(text, "second_repl_offset", -1);
-    lines(
-        text,
-        &[("repl_backlog_active", 0), ("repl_backlog_size", 0)],
     );
 }
 

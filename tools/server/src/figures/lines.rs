@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(crate) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod counters;
 pub(crate) mod failures;
 pub(crate) mod information;
-mod lines;
+pub(crate) mod lines;
 pub(crate) mod native_counters;
 mod persistence;
 pub(crate) mod reading;

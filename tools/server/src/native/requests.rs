@@ -1,6 +1,6 @@
 //! Messages of a client, and the begin of its requests.
 
-use farcore::{Core, Refused};
+use farcore::{Core, Operation, Refused};
 use farcore_protocol::batch::{ANSWER_BYTES, Operations};
 use farcore_protocol::scan::{CURSOR_BYTES, ENTRIES_MAX};
 use farcore_protocol::{
@@ -16,6 +16,7 @@ use super::operations::{operation, put_options, status_of, text_of};
 use super::pages::charge_page;
 use super::slots::SlotState;
 use super::tasks::{LongPutTask, Place, Tasks};
+use crate::durability::READ_ONLY;
 use crate::figures::native_counters::NativeCounters;
 use crate::memory::ClientMemory;
 use crate::options::NativeOptions;
@@ -51,6 +52,8 @@ pub(super) struct Turn<'a> {
     /// Bytes of a value that any put stores in a record.
     pub(super) record_bytes: usize,
     pub(super) now_ms: u64,
+    /// The server follows another one, whose data clients may not change.
+    pub(super) is_read_only: bool,
     /// The figures that a client reads.
     pub(super) statistics: &'a dyn Fn() -> String,
 }
@@ -254,6 +257,10 @@ impl NativeConnection {
                 return Flow::Begun;
             }
         };
+        if turn.is_read_only && !is_read(&operation) {
+            self.fail(turn.counters, receive, Status::Protocol, READ_ONLY);
+            return Flow::Begun;
+        }
         let token = token(turn.number, receive, 0);
         match turn.events.submit(turn.core, operation, token) {
             Ok(()) => self.outstanding += 1,
@@ -299,6 +306,10 @@ impl NativeConnection {
             let Ok(Some(operation)) = operation(&one, key, value) else {
                 continue;
             };
+            if turn.is_read_only && !is_read(&operation) {
+                self.answer_part(receive, part, (Status::Protocol, 0, Some(&[])));
+                continue;
+            }
             let token = token(turn.number, receive, Part::new(part, &one).word());
             match turn.events.submit(turn.core, operation, token) {
                 Ok(()) => {
@@ -389,6 +400,9 @@ impl NativeConnection {
             self.long_puts.go_on(receive, header, turn.now_ms);
             return;
         }
+        if turn.is_read_only {
+            return self.refuse_long(turn, receive, (Status::Protocol, READ_ONLY));
+        }
         let options = match put_options(header) {
             Ok(options) => options,
             Err(error) => {
@@ -452,6 +466,14 @@ impl NativeConnection {
         let answer = (header.answer(reason.0), reason.1.as_bytes().to_vec());
         self.long_puts.refuse(receive, &header, answer);
     }
+}
+
+/// True if an operation changes nothing.
+fn is_read(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::Get { .. } | Operation::GetRange { .. } | Operation::Inspect { .. }
+    )
 }
 
 /// Operations of a batch, all of them valid.

@@ -275,6 +275,7 @@ impl Native {
             events: &mut self.events,
             record_bytes: self.record_bytes,
             now_ms: self.now_ms,
+            is_read_only: shared.saving.refusals.is_read_only(),
             statistics: &statistics,
         })
     }

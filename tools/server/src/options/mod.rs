@@ -2,6 +2,7 @@
 
 mod native;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +57,41 @@ pub struct DataOptions {
     pub save_points: Vec<SavePoint>,
 }
 
+/// Where a server is that another one follows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceAddress {
+    /// Its name, or its address.
+    pub host: String,
+    /// Where it accepts Redis clients.
+    pub port: u16,
+}
+
+impl fmt::Display for SourceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// How a server follows another one.
+#[derive(Clone, Default)]
+pub struct ReplicaOptions {
+    /// The one to follow from the start on; `None`: none, until `REPLICAOF`.
+    pub source: Option<SourceAddress>,
+    /// The user to authenticate as there; empty for the default one.
+    pub user: String,
+    /// The user's password; empty if it needs none.
+    pub password: Zeroizing<String>,
+}
+
+impl fmt::Debug for ReplicaOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplicaOptions")
+            .field("source", &self.source)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a server is started with.
 #[derive(Clone)]
 pub struct Options {
@@ -88,6 +124,8 @@ pub struct Options {
     pub monitors: bool,
     /// What its engine keeps; `None`: clients can save nothing.
     pub data: Option<DataOptions>,
+    /// How it follows another server. Default: it follows none.
+    pub replica: ReplicaOptions,
     /// Encrypted connections, beside others.
     pub tls: Option<TlsOptions>,
     /// The native protocol, over the fabric. Default: not served.
@@ -112,6 +150,7 @@ impl Options {
             evicts: false,
             monitors: false,
             data: None,
+            replica: ReplicaOptions::default(),
             tls: None,
             native: NativeOptions::default(),
         }
@@ -150,6 +189,7 @@ impl std::fmt::Debug for Options {
             .field("evicts", &self.evicts)
             .field("monitors", &self.monitors)
             .field("data", &self.data)
+            .field("replica", &self.replica)
             .field("tls", &self.tls)
             .field("native", &self.native)
             .finish()

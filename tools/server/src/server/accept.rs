@@ -171,6 +171,7 @@ fn hand_over(
             is_encrypted,
             is_unauthenticated,
             is_above_limit: room != Room::Place,
+            is_source: false,
         }));
     }
     Ok(())

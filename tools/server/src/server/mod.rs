@@ -3,14 +3,10 @@
 mod accept;
 mod upkeep;
 
-use std::fmt::Write as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-
-use farcore::{Engine, Task};
-use farcore_tuning::entropy;
 
 use self::accept::Listener;
 use crate::commands::{CATALOGUE, command_names, databases};
@@ -20,10 +16,13 @@ use crate::cores::shared::Shared;
 use crate::figures::reading::ServerReporter;
 use crate::native::NativeListeners;
 use crate::options::{NativeOptionsError, Options, TlsOptions};
+use crate::replication::history::StreamId;
+use crate::replication::link;
 use crate::serving::Serving;
 use crate::system_calls::try_system_calls;
 use crate::users::file;
 use crate::users::table::Users;
+use farcore::{Engine, Task};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +124,7 @@ impl Server {
                 engine.durability(),
                 engine.value_bytes_max(),
             ),
-            (run_id()?, address.port()),
+            (StreamId::random().to_string(), address.port()),
             command_names(),
             users,
         );
@@ -197,7 +196,7 @@ impl Server {
     pub fn begin(&mut self, engine: &Engine) -> Result<(), StartError> {
         let shared = Arc::clone(&self.shared);
         if !shared.saving.is_durable() {
-            return Ok(());
+            return self.follow();
         }
         let restore = engine.run_on_core(0, move |mut core| async move {
             databases::restore(&mut core, &shared).await
@@ -212,6 +211,14 @@ impl Server {
             }
         })?);
         self.shared.saving.note_loaded();
+        self.follow()
+    }
+
+    /// Follows the source of the options, if there is one.
+    fn follow(&self) -> Result<(), StartError> {
+        if let Some(source) = &self.shared.options.replica.source {
+            link::follow(&self.shared, source.clone())?;
+        }
         Ok(())
     }
 
@@ -261,6 +268,9 @@ impl Server {
     }
 
     fn end(&mut self) -> Result<(), StartError> {
+        // What its source has sent is carried out by cores that serve.
+        let link = self.shared.replication.cut();
+        let _ = link.and_then(|link| link.thread).map(JoinHandle::join);
         self.shared.stop();
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -338,15 +348,4 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.end();
     }
-}
-
-/// 40 hexadecimal digits by which clients tell runs apart.
-fn run_id() -> io::Result<String> {
-    let mut bytes = [0; 20];
-    entropy(&mut bytes)?;
-    let mut text = String::new();
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
 }

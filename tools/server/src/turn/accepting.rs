@@ -1,13 +1,15 @@
 //! How a core begins to serve a connection that was accepted.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::conn::connection::Connection;
 use crate::cores::held_arrivals::Held;
 use crate::cores::message::Arrival;
-use crate::memory::Account;
+use crate::memory::{Account, CoreMemory};
 use crate::serving::Serving;
 use crate::steps;
+use crate::users::of_core::CoreUser;
 
 /// Connections that have waited and are served or refused in a turn, at most.
 const HELD_A_TURN: usize = 64;
@@ -50,8 +52,9 @@ impl Serving {
             is_encrypted,
             is_unauthenticated,
             is_above_limit,
+            is_source,
         } = arrival;
-        let session = if self.make_room(is_unauthenticated, is_above_limit) {
+        let session = if is_source || self.make_room(is_unauthenticated, is_above_limit) {
             self.session(is_encrypted)
         } else {
             self.shared.refuse(stream, is_encrypted);
@@ -69,15 +72,20 @@ impl Serving {
             return self.accepted_none(is_unauthenticated);
         }
         let id = self.shared.next_client();
-        let user = Rc::clone(self.users.default());
-        let is_authenticated = self.users.are_open();
-        let account = Account::new(if is_unauthenticated {
-            &self.unauthenticated_memory
-        } else {
-            &self.memory
-        });
+        let (user, is_authenticated) = match is_source {
+            true => (CoreUser::of_source(&self.shared.users), true),
+            false => (Rc::clone(self.users.default()), self.users.are_open()),
+        };
+        let account = match (is_source, is_unauthenticated) {
+            // There is one at a time, and clients can take nothing from it.
+            (true, _) => &CoreMemory::new(Arc::clone(&self.shared.source_memory)),
+            (_, true) => &self.unauthenticated_memory,
+            _ => &self.memory,
+        };
+        let account = Account::new(account);
         let mut connection = Connection::new(stream, peer, (id, account), (user, is_authenticated));
         connection.tls = tls;
+        connection.is_source = is_source;
         connection.heard_ms = self.now_ms;
         if is_unauthenticated {
             self.enter_unauthenticated(number, &mut connection);
@@ -118,6 +126,7 @@ mod tests {
             is_encrypted: true,
             is_unauthenticated: false,
             is_above_limit: false,
+            is_source: false,
         };
         (arrival, client)
     }

@@ -14,7 +14,7 @@ const STEPS_A_CLIENT: usize = 16;
 
 impl Serving {
     /// The numbers of the connections that come next in a walk.
-    fn next_clients(&self, start: usize) -> Range<usize> {
+    pub(super) fn next_clients(&self, start: usize) -> Range<usize> {
         let end = self.connections.len().min(start + CLIENTS_A_TURN);
         let numbers = start.min(end)..end;
         steps::count(STEPS_A_CLIENT * numbers.len());
@@ -56,7 +56,11 @@ impl Serving {
             let connection = self.connections[number].as_ref();
             if connection.is_some_and(|one| !one.is_gone && one.is_meant(filter)) {
                 killed += 1;
-                self.close(number);
+                // The link that it is of is cut where nothing is under way.
+                match connection.is_some_and(|one| one.is_source) {
+                    true => self.shared.replication.interrupt(),
+                    false => self.close(number),
+                }
             }
         }
         self.client_page(&numbers, killed)

@@ -40,6 +40,7 @@ impl Serving {
             }
             Message::EndLate => self.end_late(),
             Message::EndSilent { start } => self.end_silent(start),
+            Message::EndWaits { start } => self.end_waits(start),
             Message::Publish(message, answers) => self.deliver_message(message, answers),
             Message::DeliverKeyEvents => self.receive_key_events(),
             Message::EndSlowestSubscriber => {

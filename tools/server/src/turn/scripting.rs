@@ -12,6 +12,7 @@ use farcore_script::{Event, Step};
 use crate::commands::{self, Call, CalledKeys, Flow};
 use crate::conn::connection::{Connection, ReplyMode};
 use crate::cores::message::{KilledScripts, Message};
+use crate::durability::READ_ONLY;
 use crate::exec::script_run::{Called, Next, ScriptRun};
 use crate::exec::transaction::QUEUE_BYTES_MAX;
 use crate::limits::{SECTION_NS, SPARE_BYTES_MAX};
@@ -324,6 +325,9 @@ impl Serving {
         };
         if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
+        }
+        if called.writes && !connection.is_source && self.shared.saving.refusals.is_read_only() {
+            return Err(READ_ONLY.to_owned());
         }
         let is_full = self.shared.memory_limit.is_exceeded();
         if is_full && called.needs_memory && !run.has_written && !run.script.allows_full_memory {

@@ -39,7 +39,10 @@ impl Serving {
             if connection.is_late_with_handshake() {
                 self.counters().failed_handshakes.add(1);
                 self.close(number);
-            } else if timeout_ms.is_some_and(|limit| silent_ms > limit) && connection.is_idle() {
+            } else if timeout_ms.is_some_and(|limit| silent_ms > limit)
+                && connection.is_idle()
+                && !connection.is_source
+            {
                 self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
                 self.close(number);
             }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use farcore::Core;
 
 use crate::conn::connection::Connection;
+use crate::cores::message::Message;
 use crate::resp::Writer;
 use crate::serving::Serving;
 use crate::steps;
@@ -16,6 +17,9 @@ use crate::waits::key_queues::{Awaited, Served, WaitEnd, Waiter};
 use crate::waits::parked::SourceErrors;
 
 /// What a client reads if another one has ended its wait with an error; as Redis.
+/// The server has begun to follow another one; as Redis.
+const FOLLOWED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Serving {
@@ -63,9 +67,13 @@ impl Serving {
         let mut writer = Writer::new(&mut reply, connection.protocol);
         match end {
             WaitEnd::Timeout => writer.null_array(),
-            WaitEnd::Error => {
-                writer.error(UNBLOCKED);
-                self.note_failed_call(connection.command_place, UNBLOCKED);
+            WaitEnd::Error | WaitEnd::Followed => {
+                let text = match end {
+                    WaitEnd::Followed => FOLLOWED,
+                    _ => UNBLOCKED,
+                };
+                writer.error(text);
+                self.note_failed_call(connection.command_place, text);
             }
         }
         connection.emit_piece(&mut reply);
@@ -227,6 +235,23 @@ impl Serving {
             self.end_wait_of(numbers.start + place, end);
         }
         place.is_some()
+    }
+
+    /// Ends the waits of all clients from a number on; some a turn.
+    pub(super) fn end_waits(&mut self, start: usize) {
+        let numbers = self.next_clients(start);
+        if !numbers.is_empty() {
+            let start = numbers.end;
+            self.shared.cores[self.place].send(Message::EndWaits { start });
+        }
+        for number in numbers {
+            let parked = self.connections[number]
+                .as_ref()
+                .and_then(|one| one.parked.as_ref());
+            if parked.is_some_and(|parked| parked.is_waiting()) {
+                self.end_wait_of(number, WaitEnd::Followed);
+            }
+        }
     }
 
     fn end_wait_of(&mut self, number: usize, end: WaitEnd) {

@@ -27,6 +27,13 @@ impl CoreUser {
         }
     }
 
+    /// That of the server that this one follows, which may do everything whatever users there are.
+    pub(crate) fn of_source(users: &Users) -> Rc<Self> {
+        let mut user = User::new(DEFAULT, 0, users.defaults());
+        user.may_all = true;
+        Rc::new(Self::new(&Arc::new(user)))
+    }
+
     /// True if it may do everything.
     #[inline]
     pub(crate) fn may_all(&self) -> bool {

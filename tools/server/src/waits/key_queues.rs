@@ -259,6 +259,8 @@ pub(crate) enum WaitEnd {
     Timeout,
     /// Another client says so.
     Error,
+    /// The server has begun to follow another one.
+    Followed,
 }
 
 #[cfg(test)]

@@ -1,0 +1,466 @@
+//! The thread that has the link to a source: connects, loads, applies, and begins anew.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use super::error::LinkError;
+use super::handshake::{Begin, greet};
+use super::history::{History, Position, StreamId};
+use super::inlet::Inlet;
+use super::load::{End, Load};
+use super::settings::Settings;
+use super::source::Source;
+use super::state::{Link, Phase, State};
+use super::stop::Stop;
+use super::stream::Stream;
+use crate::cores::answers::{Answers, CoreAnswers};
+use crate::cores::message::Message;
+use crate::cores::shared::Shared;
+use crate::options::SourceAddress;
+use crate::random::Numbers;
+
+/// How often the source hears the position; as Redis.
+const ACKNOWLEDGE: Duration = Duration::from_secs(1);
+/// Pauses after a link has ended: the first one, and the longest, each more or less by a half.
+const PAUSE_FIRST: Duration = Duration::from_millis(200);
+const PAUSE_MOST: Duration = Duration::from_secs(20);
+/// How long commands that were passed on may take when a link ends.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Has the server follow a source. False if it does already. Clients that wait for keys wait no
+/// more: what comes is not theirs to take.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result<bool> {
+    let replication = &shared.replication;
+    let stop = Arc::new(Stop::new()?);
+    let mut ended = CoreAnswers::new();
+    let answer = ended.expect();
+    let follows = replication.change(&shared.saving.refusals, |state| {
+        let link = state.link.as_ref();
+        if link.is_some_and(|link| link.address == address) {
+            return Ok(false);
+        }
+        let before = state.link.take().and_then(|link| {
+            link.stop.set();
+            link.thread
+        });
+        let thread = start(
+            (Arc::clone(shared), address.clone()),
+            (Arc::clone(&stop), answer),
+            before,
+        );
+        let (thread, failed) = match thread {
+            Ok(thread) => (Some(thread), None),
+            Err(error) => (None, Some(error)),
+        };
+        state.link = Some(Link {
+            address,
+            phase: Phase::Down,
+            down_since: Instant::now(),
+            error: failed.as_ref().map(ToString::to_string),
+            stop: Arc::clone(&stop),
+            ended,
+            thread,
+        });
+        failed.map_or(Ok(true), Err)
+    });
+    if matches!(follows, Ok(true)) {
+        for core in &shared.cores {
+            core.send(Message::EndWaits { start: 0 });
+        }
+    }
+    follows
+}
+
+fn start(
+    (shared, address): (Arc<Shared>, SourceAddress),
+    (stop, answer): (Arc<Stop>, Answers<()>),
+    before: Option<JoinHandle<()>>,
+) -> io::Result<JoinHandle<()>> {
+    let work = move || {
+        // The one before says where the stream was left.
+        let _ = before.map(JoinHandle::join);
+        let mut follower = Follower {
+            shared,
+            address,
+            stop,
+            pause: PAUSE_FIRST,
+            numbers: Numbers::new(),
+        };
+        follower.run();
+        drop(answer);
+    };
+    thread::Builder::new()
+        .name("farcore-replica".to_owned())
+        .spawn(work)
+}
+
+/// Follows a source.
+struct Follower {
+    shared: Arc<Shared>,
+    address: SourceAddress,
+    stop: Arc<Stop>,
+    /// How long it waits before it connects again, about.
+    pause: Duration,
+    numbers: Numbers,
+}
+
+fn set(figure: &AtomicU64, to: u64) {
+    // ORDERING: relaxed, as all of them; they are figures.
+    figure.store(to, Ordering::Relaxed);
+}
+
+fn add(figure: &AtomicU64, more: u64) {
+    figure.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Follower {
+    fn run(&mut self) {
+        while !self.stop.is_set() {
+            let Err(error) = self.session();
+            if self.stop.is_set() {
+                return;
+            }
+            let text = error.to_string();
+            tracing::warn!(source = %self.address, error = text, "the link to the source has ended");
+            self.change(|link| {
+                link.error = Some(text);
+            });
+            // Many replicas of a source do not come at once.
+            let most = usize::try_from(self.pause.as_millis()).unwrap_or(usize::MAX);
+            let jitter = self.numbers.below(most.max(1));
+            let pause = self.pause / 2 + Duration::from_millis(jitter as u64);
+            self.pause = (self.pause * 2).min(PAUSE_MOST);
+            let until = Instant::now() + pause;
+            while !self.stop.is_set() && Instant::now() < until {
+                self.stop.wait(&[], until - Instant::now());
+            }
+        }
+    }
+
+    /// Changes what is known of the link, unless it is another's by now.
+    fn change(&self, change: impl FnOnce(&mut Link)) {
+        self.change_state(|state| {
+            let link = state.link.as_mut();
+            let link = link.filter(|link| Arc::ptr_eq(&link.stop, &self.stop));
+            if let Some(link) = link {
+                change(link);
+            }
+        });
+    }
+
+    fn change_state(&self, change: impl FnOnce(&mut State)) {
+        let refusals = &self.shared.saving.refusals;
+        self.shared.replication.change(refusals, change);
+    }
+
+    fn note_phase(&self, phase: Phase) {
+        self.change(|link| {
+            if link.phase == Phase::Connected {
+                link.down_since = Instant::now();
+            }
+            if phase == Phase::Connected {
+                link.error = None;
+            }
+            link.phase = phase;
+        });
+    }
+
+    fn history(&self) -> History {
+        self.shared.replication.state().history
+    }
+
+    fn settings(&self) -> Settings {
+        self.shared.replication.state().settings.clone()
+    }
+
+    /// Follows the source until the link ends.
+    fn session(&mut self) -> Result<std::convert::Infallible, LinkError> {
+        let ended = self.connected_session();
+        self.note_phase(Phase::Down);
+        ended
+    }
+
+    fn connected_session(&mut self) -> Result<std::convert::Infallible, LinkError> {
+        let settings = self.settings();
+        self.note_phase(Phase::Connecting);
+        let host = (&self.address.host[..], self.address.port);
+        let mut source = Source::connect(host, settings.timeout(), &self.stop)?;
+        self.note_phase(Phase::Handshake);
+        let port = self.shared.port;
+        match greet(&mut source, (&settings, port), &self.history())? {
+            Begin::Full { id, offset } => {
+                self.note_phase(Phase::Sync);
+                tracing::info!(source = %self.address, "the source sends all of its data");
+                let mut inlet = Inlet::open(&self.shared, source.address()?)?;
+                let position = self.load(&mut source, &mut inlet, (id, offset))?;
+                self.apply(&mut source, inlet, position)
+            }
+            Begin::Partial { id } => {
+                add(&self.shared.replication.figures.partial_syncs, 1);
+                tracing::info!(source = %self.address, "the source goes on where the link was cut");
+                if let Some(id) = id {
+                    self.change_state(|state| state.history.rename(id));
+                }
+                let position = self.history().position;
+                let inlet = Inlet::open(&self.shared, source.address()?)?;
+                self.apply(&mut source, inlet, position)
+            }
+        }
+    }
+
+    /// Replaces all data by those of the source. While they are incomplete, most commands are
+    /// refused; if they do not become complete, all of them go.
+    fn load(
+        &self,
+        source: &mut Source,
+        inlet: &mut Inlet,
+        (id, offset): (StreamId, u64),
+    ) -> Result<Position, LinkError> {
+        let figures = &self.shared.replication.figures;
+        set(&figures.loaded_bytes, 0);
+        let end = self.data_end(source)?;
+        self.change_state(|state| {
+            state.is_partial = true;
+            state.history.is_resumable = false;
+        });
+        inlet.out.add(&[b"FLUSHALL"]);
+        let database = match self.load_file(source, inlet, Load::new(end)) {
+            Ok(database) => database,
+            Err(error) => {
+                self.empty(&error);
+                return Err(error);
+            }
+        };
+        let position = Position { offset, database };
+        add(&figures.full_syncs, 1);
+        self.change_state(|state| {
+            state.is_partial = false;
+            state.history = History {
+                id,
+                position,
+                before: None,
+                is_resumable: true,
+            };
+        });
+        tracing::info!(source = %self.address, "all data of the source are loaded");
+        Ok(position)
+    }
+
+    /// Waits for the line before the data, which comes once the source has made them.
+    fn data_end(&self, source: &mut Source) -> Result<End, LinkError> {
+        let mut said = Instant::now();
+        loop {
+            if let Some(end) = End::take(&mut source.input)? {
+                return Ok(end);
+            }
+            if said.elapsed() >= ACKNOWLEDGE {
+                said = Instant::now();
+                source.send_nothing();
+            }
+            source.flush()?;
+            if source.receive()? == 0 {
+                self.stop.wait(&[source.interest(true)], ACKNOWLEDGE);
+            }
+            self.check_stop()?;
+        }
+    }
+
+    /// Loads a file; returns the database that the stream begins in.
+    fn load_file(
+        &self,
+        source: &mut Source,
+        inlet: &mut Inlet,
+        mut load: Load,
+    ) -> Result<u64, LinkError> {
+        let figures = &self.shared.replication.figures;
+        set(&figures.total_bytes, load.total_bytes().unwrap_or(0));
+        let (mut said, mut is_whole) = (Instant::now(), false);
+        while !is_whole || !inlet.is_idle() {
+            inlet.exchange()?;
+            if let Some((_, reply)) = inlet.take_failed().into_iter().next() {
+                return Err(LinkError::NotStored(reply));
+            }
+            let mut is_busy = false;
+            while !is_whole && !inlet.is_full() {
+                let before = (load.read_bytes(), inlet.out.commands());
+                is_whole = load.step(&mut source.input, &mut inlet.out)?;
+                set(&figures.loaded_bytes, load.read_bytes());
+                is_busy = true;
+                let has_gone_on = before != (load.read_bytes(), inlet.out.commands());
+                if is_whole || !has_gone_on && source.receive()? == 0 {
+                    is_busy = has_gone_on;
+                    break;
+                }
+            }
+            if inlet.is_full() || is_whole {
+                source.rest();
+            }
+            set(&figures.heard_ms, farcore_tuning::system_ms());
+            if said.elapsed() >= ACKNOWLEDGE {
+                said = Instant::now();
+                source.send_nothing();
+            }
+            source.flush()?;
+            self.check_stop()?;
+            if !is_busy {
+                let receives = !is_whole && !inlet.is_full();
+                let sockets = [source.interest(receives), inlet.interest()];
+                self.wait(&sockets, ACKNOWLEDGE);
+            }
+        }
+        Ok(load.database())
+    }
+
+    /// Removes data that have not become complete.
+    fn empty(&self, why: &LinkError) {
+        tracing::warn!(source = %self.address, error = %why, "the data of the source are incomplete: all are removed");
+        let emptied = Inlet::open(&self.shared, ([0, 0, 0, 0], 0).into())
+            .map_err(LinkError::from)
+            .and_then(|mut inlet| {
+                inlet.out.add(&[b"FLUSHALL"]);
+                self.drain(&mut inlet)
+            });
+        if let Err(error) = emptied {
+            tracing::error!(%error, "incomplete data are not removed");
+        }
+    }
+
+    /// Waits until all that was passed on is replied to.
+    fn drain(&self, inlet: &mut Inlet) -> Result<(), LinkError> {
+        let until = Instant::now() + DRAIN;
+        while !inlet.is_idle() && Instant::now() < until {
+            inlet.exchange()?;
+            if !inlet.is_idle() {
+                // Not by `Stop`, which may be what ends the link.
+                let (socket, flags) = inlet.interest();
+                let mut sockets = [rustix::event::PollFd::from_borrowed_fd(socket, flags)];
+                let limit = rustix::time::Timespec::try_from(ACKNOWLEDGE).ok();
+                let _ = rustix::event::poll(&mut sockets, limit.as_ref());
+            }
+        }
+        inlet.is_idle().then_some(()).ok_or(LinkError::Inlet)
+    }
+
+    /// # Errors
+    /// The session is to end.
+    fn check_stop(&self) -> Result<(), LinkError> {
+        if self.stop.is_set() {
+            return Err(LinkError::Stopped);
+        }
+        if self.stop.take_cut() {
+            return Err(LinkError::Cut);
+        }
+        Ok(())
+    }
+
+    fn wait(&self, sockets: &[(BorrowedFd<'_>, PollFlags)], limit: Duration) {
+        self.stop.wait(sockets, limit);
+    }
+
+    /// Applies the stream from a position on, until the link ends.
+    fn apply(
+        &mut self,
+        source: &mut Source,
+        mut inlet: Inlet,
+        position: Position,
+    ) -> Result<std::convert::Infallible, LinkError> {
+        let names = self.shared.streamed.clone();
+        let mut stream = Stream::new(position, names, &mut inlet.out);
+        self.note_applied(&stream);
+        self.note_phase(Phase::Connected);
+        let Err(mut error) = self.pass_on(source, &mut inlet, &mut stream);
+        // The position is behind all that was passed on, unless a command of it fails.
+        if !matches!(error, LinkError::NotApplied { .. }) {
+            let drained = self.drain(&mut inlet);
+            let settled = stream.settle(inlet.answered(), inlet.take_failed());
+            error = drained.and(settled).err().unwrap_or(error);
+        }
+        self.note_applied(&stream);
+        // What was passed on behind it is applied, or not.
+        if matches!(error, LinkError::Inlet | LinkError::NotApplied { .. }) {
+            self.change_state(|state| state.history.is_resumable = false);
+        }
+        Err(error)
+    }
+
+    fn pass_on(
+        &mut self,
+        source: &mut Source,
+        inlet: &mut Inlet,
+        stream: &mut Stream,
+    ) -> Result<std::convert::Infallible, LinkError> {
+        let figures = Arc::clone(&self.shared);
+        let figures = &figures.replication.figures;
+        let (mut said, mut has_failed, mut passed_over) = (None::<Instant>, false, 0);
+        loop {
+            inlet.exchange()?;
+            for fault in stream.settle(inlet.answered(), inlet.take_failed())? {
+                add(&figures.failed, 1);
+                if !std::mem::replace(&mut has_failed, true) {
+                    tracing::error!(
+                        source = %self.address,
+                        command = fault.command,
+                        reply = fault.reply,
+                        "a command of the source has failed: the data differ from the source's; this link counts others silently"
+                    );
+                }
+            }
+            let mut is_busy = false;
+            while !inlet.is_full() {
+                if stream.step(&mut source.input, &mut inlet.out)? {
+                    is_busy = true;
+                } else if source.receive()? > 0 {
+                    set(&figures.heard_ms, farcore_tuning::system_ms());
+                } else {
+                    break;
+                }
+            }
+            if inlet.is_full() {
+                source.rest();
+            }
+            if stream.passed_over > passed_over {
+                if passed_over == 0 {
+                    tracing::warn!(source = %self.address, "libraries of functions are passed over: what their calls write comes as commands");
+                }
+                add(&figures.passed_over, stream.passed_over - passed_over);
+                passed_over = stream.passed_over;
+            }
+            self.note_applied(stream);
+            let is_due = said.is_none_or(|said| said.elapsed() >= ACKNOWLEDGE);
+            if is_due || stream.take_question() {
+                said = Some(Instant::now());
+                let offset = stream.applied().offset.to_string();
+                source.send(&[b"REPLCONF", b"ACK", offset.as_bytes()]);
+            }
+            source.flush()?;
+            self.check_stop()?;
+            if !is_busy {
+                // It works: the next pause is a short one.
+                self.pause = PAUSE_FIRST;
+                let passed = said.map_or(Duration::ZERO, |said| said.elapsed());
+                let sockets = [source.interest(!inlet.is_full()), inlet.interest()];
+                self.wait(&sockets, ACKNOWLEDGE.saturating_sub(passed));
+            }
+        }
+    }
+
+    /// Notes how far the stream was applied.
+    fn note_applied(&self, stream: &Stream) {
+        let figures = &self.shared.replication.figures;
+        set(&figures.read, stream.read());
+        let applied = stream.applied();
+        let before = figures.applied.swap(applied.offset, Ordering::Relaxed);
+        if before != applied.offset {
+            self.shared.replication.state().history.position = applied;
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a server is: the source of its data, or a replica, and how its link is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::history::{History, StreamId};
+use super::settings::Settings;
+use super::stop::Stop;
+use crate::cores::answers::CoreAnswers;
+use crate::durability::Refusals;
+use crate::options::{ReplicaOptions, SourceAddress};
+
+/// How far a link is; the words of `ROLE`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// It is down, and begins soon.
+    Down,
+    Connecting,
+    Handshake,
+    /// The source sends all of its data.
+    Sync,
+    Connected,
+}
+
+impl Phase {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Down => "connect",
+            Self::Connecting => "connecting",
+            Self::Handshake => "handshake",
+            Self::Sync => "sync",
+            Self::Connected => "connected",
+        }
+    }
+}
+
+/// The link to a source.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) address: SourceAddress,
+    pub(crate) phase: Phase,
+    /// Since when it is down.
+    pub(crate) down_since: Instant,
+    /// Why it was down last.
+    pub(crate) error: Option<String>,
+    pub(crate) stop: Arc<Stop>,
+    /// Ends, without an answer, with its thread.
+    pub(crate) ended: CoreAnswers<()>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+}
+
+/// What a server is.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) history: History,
+    /// `None`: it follows none.
+    pub(crate) link: Option<Link>,
+    /// The data of a source are incomplete.
+    pub(crate) is_partial: bool,
+}
+
+/// Figures of links; the thread of the link alone changes them.
+#[derive(Debug, Default)]
+pub(crate) struct LinkFigures {
+    /// Bytes of the stream that were read, and that were applied.
+    pub(crate) read: AtomicU64,
+    pub(crate) applied: AtomicU64,
+    /// When the source was heard last, in milliseconds since 1970.
+    pub(crate) heard_ms: AtomicU64,
+    /// Bytes of the source's data that were read; and all of them, if that is known, else 0.
+    pub(crate) loaded_bytes: AtomicU64,
+    pub(crate) total_bytes: AtomicU64,
+    /// How often all data were loaded, and a stream went on.
+    pub(crate) full_syncs: AtomicU64,
+    pub(crate) partial_syncs: AtomicU64,
+    /// Commands that failed, and that were passed over.
+    pub(crate) failed: AtomicU64,
+    pub(crate) passed_over: AtomicU64,
+}
+
+/// What a server is, and how its link is.
+#[derive(Debug)]
+pub(crate) struct Replication {
+    state: Mutex<State>,
+    pub(crate) figures: LinkFigures,
+}
+
+impl Replication {
+    pub(crate) fn new(options: &ReplicaOptions) -> Self {
+        let settings = Settings {
+            user: options.user.clone(),
+            password: options.password.clone(),
+            ..Settings::default()
+        };
+        Self {
+            state: Mutex::new(State {
+                settings,
+                history: History::own(),
+                link: None,
+                is_partial: false,
+            }),
+            figures: LinkFigures::default(),
+        }
+    }
+
+    /// What it is now. Held for a moment only.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what it is, and what is refused because of that.
+    pub(crate) fn change<T>(&self, refusals: &Refusals, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let changed = change(&mut state);
+        let link = state.link.as_ref();
+        let settings = &state.settings;
+        let is_down = link.is_some_and(|link| link.phase != Phase::Connected);
+        refusals.set_read_only(link.is_some() && settings.is_read_only);
+        refusals.set_stale(is_down && !settings.serves_stale);
+        refusals.set_syncing(state.is_partial);
+        changed
+    }
+
+    /// Has the session of the link end, and another one begin.
+    pub(crate) fn interrupt(&self) {
+        if let Some(link) = &self.state().link {
+            link.stop.cut();
+        }
+    }
+
+    /// Has the link end, if there is one; returns it.
+    pub(crate) fn cut(&self) -> Option<Link> {
+        let link = self.state().link.take()?;
+        link.stop.set();
+        Some(link)
+    }
+
+    /// Notes, once its link has ended, that the server follows no source any more: its data go on
+    /// under a new identity.
+    pub(crate) fn promote(&self, refusals: &Refusals) {
+        self.change(refusals, |state| {
+            if state.link.is_none() {
+                state.history.rename(StreamId::random());
+                state.history.is_resumable = false;
+                state.is_partial = false;
+            }
+        });
+    }
+
+    /// The offset that is shown: of what was applied.
+    pub(crate) fn offset(&self) -> u64 {
+        // ORDERING: relaxed; it is a figure.
+        self.figures.applied.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,447 @@
+//! A server that follows another one: a Redis under load whose links are cut, and sources that lie.
+//! What needs a Redis is left out where none is installed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use self::support::redis::Redis;
+use self::support::{Client, PATIENCE, Random, Reply, Served};
+
+/// Databases that are compared.
+const DATABASES: usize = 4;
+/// Keys of each kind and database.
+const KEYS: usize = 40;
+
+/// The value of a line of `INFO replication`.
+fn figure(client: &mut Client, name: &str) -> String {
+    let text = client.ask(&["INFO", "replication"]);
+    let text = text.text();
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(&format!("{name}:")[..]));
+    line.unwrap_or_default().to_owned()
+}
+
+/// Waits until `INFO replication` of a server is as it should be.
+#[track_caller]
+fn wait_for(client: &mut Client, what: &str, mut holds: impl FnMut(&mut Client) -> bool) {
+    let start = Instant::now();
+    while !holds(client) {
+        if start.elapsed() > PATIENCE {
+            let shown = client.ask(&["INFO", "replication"]).text();
+            panic!("it never came to this: {what}\n{shown}");
+        }
+        thread::yield_now();
+    }
+}
+
+/// The reply to words, without its kind.
+fn said(client: &mut Client, words: &str) -> String {
+    let words: Vec<_> = words.split(' ').collect();
+    let text = client.ask(&words).text();
+    text.trim_start_matches(':').to_owned()
+}
+
+fn follow(client: &mut Client, source: SocketAddr) {
+    let port = source.port().to_string();
+    assert_eq!(client.ask(&["REPLICAOF", "127.0.0.1", &port]).text(), "OK");
+}
+
+fn wait_for_link(client: &mut Client) {
+    wait_for(client, "the link is up", |client| {
+        figure(client, "master_link_status") == "up"
+    });
+}
+
+/// Waits until all that the source has sent is applied.
+fn wait_for_all(client: &mut Client, source: &mut Client) {
+    wait_for(client, "all is applied", |client| {
+        figure(client, "slave_repl_offset") == figure(source, "master_repl_offset")
+    });
+}
+
+fn sorted(reply: &Reply, step: usize) -> Vec<String> {
+    let shown: Vec<_> = reply.elements().iter().map(ToString::to_string).collect();
+    let mut shown: Vec<_> = shown.chunks(step).map(|part| part.join(" ")).collect();
+    shown.sort();
+    shown
+}
+
+/// What a key holds, and when it expires.
+fn value(client: &mut Client, key: &str) -> Vec<String> {
+    let kind = client.ask(&["TYPE", key]);
+    let expiry = client.ask(&["PEXPIRETIME", key]);
+    let mut all = vec![kind.text(), expiry.to_string()];
+    match &kind.text()[..] {
+        "string" => all.push(client.ask(&["GET", key]).to_string()),
+        "list" => all.push(client.ask(&["LRANGE", key, "0", "-1"]).to_string()),
+        "set" => all.extend(sorted(&client.ask(&["SMEMBERS", key]), 1)),
+        "hash" => all.extend(sorted(&client.ask(&["HGETALL", key]), 2)),
+        "zset" => {
+            let words = ["ZRANGE", key, "0", "-1", "WITHSCORES"];
+            all.push(client.ask(&words).to_string());
+        }
+        "stream" => {
+            all.push(client.ask(&["XRANGE", key, "-", "+"]).to_string());
+            if let Reply::Array(groups) = client.ask(&["XINFO", "GROUPS", key]) {
+                // How many entries were read, Redis does not send with what was read.
+                let parts = groups.iter().map(|one| one.elements()[..8].iter());
+                all.extend(parts.flatten().map(ToString::to_string));
+            }
+            let pending = client.ask(&["XPENDING", key, "g", "-", "+", "1000"]);
+            if let Reply::Array(pending) = pending {
+                // How long ago is another time for each client.
+                let parts = pending.iter().map(|one| one.elements());
+                all.extend(parts.map(|one| format!("{} {} {}", one[0], one[1], one[3])));
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Compares all keys.
+#[track_caller]
+fn assert_equal(here: &mut Client, there: &mut Client) -> usize {
+    let mut count = 0;
+    for database in 0..DATABASES {
+        let number = database.to_string();
+        let mut keys = [&mut *here, &mut *there].map(|client| {
+            client.ask(&["SELECT", &number]);
+            let pages = client.scan("SCAN", "COUNT 1000");
+            let mut keys: Vec<_> = pages.into_iter().flatten().collect();
+            keys.sort();
+            keys.dedup();
+            // A key that expires meanwhile is gone here or there a moment earlier.
+            keys.retain(|key| !key.starts_with("brief"));
+            keys
+        });
+        assert_eq!(keys[0], keys[1], "keys of database {database}");
+        for key in keys[0].drain(..) {
+            assert_eq!(value(here, &key), value(there, &key), "{database} {key}");
+            count += 1;
+        }
+    }
+    count
+}
+
+/// A command that changes something, or not.
+fn draw(random: &mut Random, number: usize) -> Vec<String> {
+    let (key, other) = (random.below(KEYS), random.below(KEYS));
+    let (low, score) = (random.below(20), random.below(1000));
+    let text = match random.below(42) {
+        0 => format!("SELECT {}", random.below(DATABASES)),
+        1 => format!("SET s{key} {}", "x".repeat(random.below(300))),
+        2 => format!("SET s{key} {number} PX {}", 1_000_000 + score),
+        3 => format!("SET brief{key} {number} PX {}", 1 + low),
+        4 => format!("APPEND s{key} {number}"),
+        5 => format!("INCRBY n{key} {score}"),
+        6 => format!("INCRBYFLOAT n{key} 0.5"),
+        7 => format!("GETEX s{key} PERSIST"),
+        8 => format!("EXPIRE s{key} {}", 10_000 + score),
+        9 => format!("DEL s{key} l{other}"),
+        10 => format!("RENAME s{key} s{other}"),
+        11 => format!("COPY s{key} s{other} REPLACE"),
+        12 => format!("SETRANGE s{key} {score} abc"),
+        13 => format!("SETBIT s{key} {score} 1"),
+        14 | 15 => format!("RPUSH l{key} {number} {score} {low}"),
+        16 => format!("LPUSH l{key} {number}"),
+        17 => format!("LPOP l{key} {low}"),
+        18 => format!("LTRIM l{key} 0 200"),
+        19 => format!("LMOVE l{key} l{other} LEFT RIGHT"),
+        20 => format!("LINSERT l{key} BEFORE {low} {number}"),
+        21 | 22 => format!("SADD set{key} {low} {score} a{number}"),
+        23 => format!("SPOP set{key} {low}"),
+        24 => format!("SMOVE set{key} set{other} {low}"),
+        25 => format!("SINTERSTORE set{key} set{other} set{low}"),
+        26 | 27 => format!("HSET h{key} f{low} {number} f{score} {score}"),
+        28 => format!("HINCRBYFLOAT h{key} f{low} 1.25"),
+        29 => format!("HDEL h{key} f{low}"),
+        30 => format!("PEXPIRE h{key} {}", 1_000_000 + score),
+        31 | 32 => format!("ZADD z{key} {score} m{low} {low} m{score}"),
+        33 => format!("ZINCRBY z{key} 0.1 m{low}"),
+        34 => format!("ZPOPMIN z{key} {low}"),
+        35 => format!("ZUNIONSTORE z{key} 2 z{other} z{low}"),
+        36 => format!("XADD x{key} MAXLEN ~ 100 * a {number}"),
+        37 => format!("XGROUP CREATE x{key} g 0 MKSTREAM"),
+        38 => format!("XREADGROUP GROUP g c{low} COUNT 2 STREAMS x{key} >"),
+        39 => format!("PFADD p{key} {number} {score}"),
+        40 => format!("UNLINK set{key}"),
+        _ => format!("EVAL return(redis.call('INCR',KEYS[1])) 1 n{key}"),
+    };
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// Writes until it is to end; some commands stand in transactions.
+fn write_until(source: SocketAddr, is_over: &AtomicBool, mut random: Random) {
+    let mut client = Client::connect(source);
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        number += 1;
+        let is_many = random.below(10) == 0;
+        let count = if is_many { 2 + random.below(4) } else { 1 };
+        let mut commands: Vec<_> = (0..count).map(|_| draw(&mut random, number)).collect();
+        if is_many {
+            commands.insert(0, vec!["MULTI".to_owned()]);
+            commands.push(vec!["EXEC".to_owned()]);
+        }
+        for command in commands {
+            client.ask(&command);
+        }
+    }
+}
+
+#[test]
+fn a_server_follows_redis_through_cut_links_and_is_equal_to_it() {
+    let Some(redis) = Redis::start() else {
+        println!("no Redis 7.0.15 is installed");
+        return;
+    };
+    let served = Served::roomy(2);
+    let (mut here, mut there) = (served.client(), Client::connect(redis.address));
+    said(&mut there, "CONFIG SET repl-diskless-sync-delay 0");
+    // What was here goes.
+    said(&mut here, "SET own data");
+    let mut random = Random::new();
+    for number in 0..5000 {
+        let command = draw(&mut random, number);
+        there.ask(&command);
+    }
+    said(&mut there, "CONFIG SET repl-backlog-size 64mb");
+    there.ask(&["SET", "long", &"x".repeat(3 << 20)]);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (is_over, address) = (Arc::clone(&is_over), redis.address);
+        thread::spawn(move || write_until(address, &is_over, random))
+    };
+    follow(&mut here, redis.address);
+    wait_for_link(&mut here);
+    assert_eq!(said(&mut here, "GET own"), "null");
+    for round in 0..6u32 {
+        let before = figure(&mut here, "replica_partial_syncs");
+        let killed = match round % 2 {
+            0 => said(&mut there, "CLIENT KILL TYPE replica"),
+            _ => said(&mut here, "CLIENT KILL TYPE master"),
+        };
+        assert_eq!(killed, "1", "round {round}");
+        wait_for(&mut here, "the stream goes on", |here| {
+            figure(here, "replica_partial_syncs") != before
+        });
+        wait_for_link(&mut here);
+    }
+    // The other way of a full synchronisation: a file of a known length.
+    said(&mut there, "CONFIG SET repl-diskless-sync no");
+    said(&mut here, "REPLICAOF NO ONE");
+    said(&mut here, "FLUSHALL");
+    follow(&mut here, redis.address);
+    wait_for_link(&mut here);
+    assert_eq!(figure(&mut here, "replica_full_syncs"), "2");
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    wait_for_all(&mut here, &mut there);
+    assert_eq!(figure(&mut here, "replica_failed_commands"), "0");
+    assert!(assert_equal(&mut here, &mut there) > 100);
+
+    // Clients read, and do not write.
+    let refused = "READONLY You can't write against a read only replica.";
+    for words in ["SET a b", "DEL long", "EVAL redis.call('SET','a','b') 0"] {
+        let reply = said(&mut here, words);
+        assert!(reply.contains(refused), "{words}: {reply}");
+    }
+    assert!(said(&mut here, "CLIENT LIST TYPE master").contains("flags=M"));
+    let role = here.ask(&["ROLE"]);
+    assert_eq!(role.elements()[0].text(), "slave");
+    assert_eq!(role.elements()[3].text(), "connected");
+    said(&mut here, "CONFIG SET replica-read-only no");
+    assert_eq!(said(&mut here, "SET a b"), "OK");
+    said(&mut here, "CONFIG SET replica-read-only yes");
+
+    // It goes on alone, under a new identity.
+    let (id, offset) = (
+        figure(&mut here, "master_replid"),
+        figure(&mut here, "slave_repl_offset"),
+    );
+    assert_eq!(id, figure(&mut there, "master_replid"));
+    assert_eq!(said(&mut here, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(figure(&mut here, "role"), "master");
+    assert_eq!(figure(&mut here, "master_replid2"), id);
+    let next = offset.parse::<u64>().unwrap() + 1;
+    assert_eq!(figure(&mut here, "second_repl_offset"), next.to_string());
+    said(&mut here, "SELECT 0");
+    said(&mut there, "SELECT 0");
+    said(&mut there, "SET late there");
+    assert_eq!(said(&mut here, "SET late here"), "OK");
+    assert_eq!(said(&mut here, "GET late"), "here");
+    assert_eq!(said(&mut here, "STRLEN long"), (3 << 20).to_string());
+}
+
+#[test]
+fn a_password_is_needed_where_the_source_says_so() {
+    let Some(redis) = Redis::start() else {
+        println!("no Redis 7.0.15 is installed");
+        return;
+    };
+    let served = Served::start(1);
+    let (mut here, mut there) = (served.client(), Client::connect(redis.address));
+    said(&mut there, "CONFIG SET repl-diskless-sync-delay 0");
+    said(&mut there, "SET a b");
+    said(&mut there, "CONFIG SET requirepass secret");
+    follow(&mut here, redis.address);
+    wait_for(&mut here, "the source refuses", |here| {
+        figure(here, "master_link_error").contains("set masterauth")
+    });
+    assert_eq!(said(&mut here, "CONFIG SET masterauth secret"), "OK");
+    wait_for_link(&mut here);
+    assert_eq!(said(&mut here, "GET a"), "b");
+    // Without its source it says so, if it is to.
+    said(&mut here, "CONFIG SET replica-serve-stale-data no");
+    assert_eq!(said(&mut here, "GET a"), "b");
+    drop(redis);
+    wait_for(&mut here, "the link is down", |here| {
+        figure(here, "master_link_status") == "down"
+    });
+    assert!(said(&mut here, "GET a").starts_with("MASTERDOWN"));
+    said(&mut here, "CONFIG SET replica-serve-stale-data yes");
+    assert_eq!(said(&mut here, "GET a"), "b");
+}
+
+const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A source that sends these bytes after the handshake, again and again if it is endless.
+fn hostile(bytes: Vec<u8>, is_endless: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            let mut stream: TcpStream = stream;
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|count| count > 0) {
+                let reply = match line.trim_end() {
+                    "PING" => &b"+PONG\r\n"[..],
+                    "REPLCONF" => b"+OK\r\n",
+                    "PSYNC" => break,
+                    _ => b"",
+                };
+                let _ = stream.write_all(reply);
+                line.clear();
+            }
+            loop {
+                if stream.write_all(&bytes).is_err() || !is_endless {
+                    break;
+                }
+            }
+            // It is closed midway, once what was sent has arrived.
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = lines.read_to_end(&mut Vec::new());
+        }
+    });
+    address
+}
+
+#[test]
+fn a_source_that_lies_ends_its_link_with_a_clear_error_and_leaves_nothing() {
+    let served = Served::start(1);
+    let mut here = served.client();
+    let head = format!("+FULLRESYNC {ID} 0\r\n");
+    let of = |rest: &[u8]| [head.as_bytes(), rest].concat();
+    let stored = b"REDIS0010\x00\x01a\x01b";
+    let whole = [&stored[..], &[0xff, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let sent = |stream: &[u8]| {
+        let length = format!("${}\r\n", whole.len());
+        of(&[length.as_bytes(), &whole, stream].concat())
+    };
+    let mark = "e".repeat(40);
+    let marked = |rest: &[u8]| of(&[format!("$EOF:{mark}\r\n").as_bytes(), rest].concat());
+    for (bytes, why) in [
+        (b"hello\r\n".to_vec(), "does not speak the protocol"),
+        (
+            b"+FULLRESYNC abc 0\r\n".to_vec(),
+            "does not speak the protocol",
+        ),
+        (b"-ERR no\r\n".to_vec(), "the source refuses PSYNC: ERR no"),
+        (vec![b'x'; 1 << 16], "a line of the source has"),
+        (of(b"hello\r\n"), "announces no data"),
+        (of(b"$5\r\nhello"), "the bytes end too early"),
+        (of(b"$9\r\nnot a file"), "it is not an RDB file"),
+        (of(b"$100\r\nREDIS0010"), "has closed the connection"),
+        (marked(&stored[..]), "has closed the connection"),
+        (
+            marked(&[&whole[..], &[b'x'; 40]].concat()),
+            "do not end with their mark",
+        ),
+        (
+            of(&[&b"$100\r\n"[..], &whole, &[0; 100]].concat()),
+            "have 100 bytes by their length",
+        ),
+        // A string of 64 GiB by its length, and one that unpacks to as much.
+        (
+            marked(b"REDIS0010\x00\x01a\x81\x00\x00\x00\x10\x00\x00\x00\x00"),
+            "has closed the connection",
+        ),
+        (
+            marked(b"REDIS0010\x00\x01a\xc3\x44\x00\x81\x00\x00\x00\x10\x00\x00\x00\x00"),
+            "a packed string is not well formed",
+        ),
+        (marked(b"REDIS0010\xfe\x40\x63"), "in database 99"),
+        (sent(b"hello\r\n"), "is no command"),
+        (
+            sent(b"*1\r\n$8\r\nshutdown\r\n"),
+            "this server does not have",
+        ),
+        (sent(b"*1\r\n$99999999999\r\n"), "invalid bulk length"),
+        (sent(b"*99999999999\r\n"), "invalid multibulk length"),
+        (
+            sent(b"*2\r\n$6\r\nSELECT\r\n$2\r\n77\r\n"),
+            "there are 16 databases",
+        ),
+    ] {
+        let address = hostile(bytes, false);
+        follow(&mut here, address);
+        wait_for(&mut here, why, |here| {
+            figure(here, "master_link_error").contains(why)
+        });
+        assert_eq!(said(&mut here, "REPLICAOF NO ONE"), "OK", "{why}");
+        // What was whole stays, and of what was not nothing does.
+        let keys = if why.contains("command")
+            || why.contains("does not have")
+            || why.contains("length")
+            || why.contains("16")
+        {
+            said(&mut here, "DBSIZE")
+        } else {
+            assert_eq!(said(&mut here, "DBSIZE"), "0", "{why}");
+            "0".to_owned()
+        };
+        assert!(keys == "0" || keys == "1", "{why}");
+        said(&mut here, "FLUSHALL");
+    }
+}
+
+#[test]
+fn a_source_that_never_ends_is_held_to_a_limit() {
+    let served = Served::start(1);
+    let mut here = served.client();
+    // A string of 1 GiB, of which as much comes as is taken.
+    let begin = format!("+FULLRESYNC {ID} 0\r\n$EOF:{}\r\n", "e".repeat(40));
+    let string = b"REDIS0010\x00\x01a\x80\x40\x00\x00\x00";
+    let bytes = [begin.as_bytes(), string, &vec![b'x'; 1 << 20]].concat();
+    follow(&mut here, hostile(bytes, true));
+    wait_for(&mut here, "it is too long", |here| {
+        figure(here, "master_link_error").contains("at most 67108864 are held")
+    });
+    assert!(
+        said(&mut here, "GET a").starts_with("LOADING"),
+        "it is incomplete"
+    );
+    assert_eq!(said(&mut here, "REPLICAOF NO ONE"), "OK");
+    assert_eq!(said(&mut here, "DBSIZE"), "0");
+}
