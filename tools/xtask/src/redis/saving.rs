@@ -272,7 +272,7 @@ impl Bench<'_> {
     }
 }
 
-/// A connection that asks for snapshots.
+/// A connection by which snapshots are made.
 struct Asked(BufReader<TcpStream>);
 
 impl Asked {
