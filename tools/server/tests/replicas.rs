@@ -215,6 +215,7 @@ fn a_server_follows_redis_through_cut_links_and_is_equal_to_it() {
         there.ask(&command);
     }
     said(&mut there, "CONFIG SET repl-backlog-size 64mb");
+    said(&mut there, "SELECT 0");
     there.ask(&["SET", "long", &"x".repeat(3 << 20)]);
     let is_over = Arc::new(AtomicBool::new(false));
     let writer = {
