@@ -110,6 +110,38 @@ impl std::fmt::Debug for ReplicaChange {
 }
 
 impl ReplicaChange {
+    /// True if a setting is about that.
+    fn is_of(name: &str) -> bool {
+        name.starts_with("replica-")
+            || name.starts_with("slave-")
+            || matches!(name, "repl-timeout" | "masteruser" | "masterauth")
+    }
+
+    /// The change that a value means, or why it is refused.
+    fn of(
+        name: &str,
+        value: &[u8],
+        number: impl Fn(RangeInclusive<i64>) -> std::result::Result<i64, String>,
+    ) -> std::result::Result<Self, String> {
+        let least = i64::from(name == "repl-timeout");
+        let text = || std::str::from_utf8(value).map_err(|_| "argument must be UTF-8".to_owned());
+        Ok(match name {
+            "replica-read-only" | "slave-read-only" => Self::ReadOnly(is_yes(value)?),
+            "replica-serve-stale-data" | "slave-serve-stale-data" => {
+                Self::ServesStale(is_yes(value)?)
+            }
+            "masteruser" => Self::User(text()?.to_owned()),
+            "masterauth" => Self::Password(text()?.to_owned().into()),
+            name => {
+                let number = number(least..=i64::from(i32::MAX))?;
+                match name {
+                    "repl-timeout" => Self::Timeout(u64::try_from(number).unwrap_or(1)),
+                    _ => Self::Priority(u32::try_from(number).unwrap_or(0)),
+                }
+            }
+        })
+    }
+
     fn make(self, settings: &mut Settings) {
         match self {
             Self::ReadOnly(is_read_only) => settings.is_read_only = is_read_only,
@@ -176,29 +208,8 @@ impl Change {
                 Self::SavePoints(points)
             }
             "stop-writes-on-bgsave-error" => Self::StopsWrites(is_yes(value)?),
-            "replica-read-only" | "slave-read-only" => {
-                Self::Replica(ReplicaChange::ReadOnly(is_yes(value)?))
-            }
-            "replica-serve-stale-data" | "slave-serve-stale-data" => {
-                Self::Replica(ReplicaChange::ServesStale(is_yes(value)?))
-            }
-            "replica-priority" | "slave-priority" => {
-                let priority = number(0..=i64::from(i32::MAX))?;
-                Self::Replica(ReplicaChange::Priority(
-                    u32::try_from(priority).unwrap_or(0),
-                ))
-            }
-            "repl-timeout" => {
-                let seconds = number(1..=i64::from(i32::MAX))?;
-                Self::Replica(ReplicaChange::Timeout(u64::try_from(seconds).unwrap_or(1)))
-            }
-            "masteruser" | "masterauth" => {
-                let text = std::str::from_utf8(value).map_err(|_| "argument must be UTF-8")?;
-                let text = text.to_owned();
-                Self::Replica(match name {
-                    "masteruser" => ReplicaChange::User(text),
-                    _ => ReplicaChange::Password(text.into()),
-                })
+            name if ReplicaChange::is_of(name) => {
+                Self::Replica(ReplicaChange::of(name, value, number)?)
             }
             "dir" | "dbfilename" => return Err("can't set protected config".to_owned()),
             "tcp-keepalive" => {

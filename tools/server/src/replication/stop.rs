@@ -45,7 +45,7 @@ impl Stop {
     }
 
     fn wake(&self) {
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.event, &1u64.to_le_bytes());
     }
 
     /// True once, if the session is to end.

@@ -31,6 +31,9 @@ impl Redis {
         let process = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
+            // A file that it makes for a replica goes with it.
+            .args(["--rdb-del-sync-files", "yes", "--dir"])
+            .arg(std::env::temp_dir())
             .stdout(Stdio::null())
             .spawn()
             .expect("Redis");
