@@ -358,6 +358,15 @@ impl Run {
         fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default()
     }
 
+    fn has_thread(&self, name: &str) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.0.id()));
+        let mut tasks = tasks.into_iter().flatten().flatten();
+        tasks.any(|task| {
+            let of = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            of.trim_end() == name
+        })
+    }
+
     /// The numbers of its runs: other children tell it about the machine.
     fn runs(&self) -> Vec<String> {
         let id = self.process.0.id();
@@ -507,6 +516,8 @@ fn a_server_that_waits_for_its_memory_node_ends_by_a_signal() {
         );
         let mut run = Run::start(&serve, &peers, "--default-signal");
         run.wait(serve.when, signal);
+        // The handler is there a moment before what it does.
+        run.wait_until("waiting for signals", |run| run.has_thread("signals"));
         run.process.signal(name);
         let status = run.process.end();
         run.check(&serve, status, signal, &[]);
