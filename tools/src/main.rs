@@ -74,7 +74,7 @@ enum Command {
     /// Serve simulations of a card, their results and running engines to browsers.
     #[cfg(feature = "console")]
     Console(Box<console::Arguments>),
-    /// Check what a server has stored in its directory.
+    /// Check and repair what a server has stored in its directory.
     #[command(subcommand)]
     Data(data::Command),
     /// Check what this machine lacks to run Farcore well, and print the remedies.
@@ -84,7 +84,7 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
-    /// Check files in Redis's RDB format.
+    /// Import, export and check files in Redis's RDB format.
     #[command(subcommand)]
     Rdb(rdb::Command),
     /// Serve Redis clients.

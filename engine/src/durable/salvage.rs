@@ -173,8 +173,12 @@ impl Salvage {
             }
             match sequence.goes_on((directory, key), base, (generation, shards)) {
                 Ok(true) => {}
-                // Of a snapshot that was not completed: an engine passes it over.
-                Ok(false) => continue,
+                // Of a snapshot that was not completed, or behind what is damaged: an engine passes it
+                // over, and its next snapshot would remove it.
+                Ok(false) => {
+                    work.left.extend(shards.iter().map(path));
+                    continue;
+                }
                 Err(error @ (StorageError::Missing { .. } | StorageError::Shorter { .. })) => {
                     if matches!(error, StorageError::Shorter { .. }) {
                         self.unreadable_bytes += behind_bytes;

@@ -186,3 +186,46 @@ fn a_whole_directory_and_one_that_is_used_stay_as_they_are() {
     assert!(matches!(used, Err(Error::Storage(_))), "{used:?}");
     assert!(contents::of(&engine) == held);
 }
+
+/// What no snapshot that is left goes on with is set aside, and its keys are named.
+#[test]
+fn logs_behind_a_damaged_snapshot_without_one_before_it_are_named() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let open = |log| {
+        let config = Config {
+            log,
+            ..config(dir.path(), 2)
+        };
+        Engine::open(config).expect("it opens")
+    };
+    let put = |engine: &Engine, key: &[u8]| {
+        let mut handle = engine.handle().expect("a handle is free");
+        handle.put(key, b"value").wait().expect("there is room");
+    };
+    let engine = open(LogPolicy::Off);
+    for key in [b"one", b"two"] {
+        put(&engine, key);
+        engine.snapshot().expect("a snapshot is made");
+    }
+    engine.close();
+    let engine = open(LogPolicy::EverySecond);
+    put(&engine, b"six");
+    engine.close();
+    let is_base = |path: &&PathBuf| path.to_string_lossy().contains("/base-");
+    let all = files(dir.path());
+    let newest = all.iter().filter(is_base).next_back().expect("it is there");
+    let mut bytes = fs::read(newest).expect("it can be read");
+    let place = bytes.len() / 2;
+    bytes[place] ^= 1;
+    fs::write(newest, bytes).expect("it can be written");
+    let salvage = Salvage::run(dir.path(), None).expect("the snapshot before is whole");
+    let folder = salvage.set_aside.expect("something was changed");
+    let lost = fs::read_to_string(folder.join("LOST")).expect("it is there");
+    assert!(lost.lines().any(|key| key == "six"), "{lost}");
+    let engine = open(LogPolicy::EverySecond);
+    let mut handle = engine.handle().expect("a handle is free");
+    assert!(handle.get(b"one").wait().expect("it is read").is_some());
+    assert!(handle.get(b"six").wait().expect("it is read").is_none());
+    drop(handle);
+    engine.close();
+}

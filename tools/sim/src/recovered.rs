@@ -533,8 +533,17 @@ fn tree_intervals(
     if before.models.is_empty() {
         return Ok((interval, false));
     }
+    // One that has happened before others shifts the ranks that they are about: what they removed
+    // of a list may have been another element.
+    let is_shifted = matches!(seen.held, Held::List(_)) && {
+        let models = afters.iter().flat_map(|after| &after.models);
+        let ever: BTreeSet<u64> = models.flat_map(Model::values).collect();
+        let calls: BTreeSet<u64> = unknown.iter().map(|one| one.number).collect();
+        let is_known = |value: &u64| ever.contains(value) || calls.contains(&call_of(*value));
+        !unknown.is_empty() && seen.values().iter().all(is_known)
+    };
     let explains = |model: &Model| explains(model, seen, unknown);
-    match before.models.iter().any(explains) {
+    match is_shifted || before.models.iter().any(explains) {
         true => Ok((interval, false)),
         false => Err("the calls without an answer do not make it".into()),
     }

@@ -128,10 +128,15 @@ impl Keeper {
         })
     }
 
-    /// Ends the logs of a generation, which are finished then.
+    /// Ends the logs of a generation at one moment, and has them finished.
+    ///
+    /// # Errors
+    /// The cores do not come to rest together.
     async fn end_logs(&self, generation: u64) -> Result<()> {
         let commands = (0..self.shards()).map(|_| JournalCommand::End).collect();
-        self.order_at_once(commands, false).await?;
+        if !self.order_at_once(commands, true).await? {
+            return Err(Error::SnapshotStalled);
+        }
         self.wait(|| self.ports().all(|port| port.is_finished(generation)))
             .await
     }

@@ -341,6 +341,7 @@ mod tests {
 
     #[test]
     fn no_bytes_cause_a_panic() {
+        const ODD: &[u8] = b"*$019\r\n-x\0\xff";
         let mut numbers = Numbers::new();
         let valid = ["SELECT 3", "MULTI", "INCR a", "EXEC", "SET a b"]
             .map(command)
@@ -349,7 +350,7 @@ mod tests {
             let mut bytes = valid.clone();
             for _ in 0..=numbers.below(4) {
                 let at = numbers.below(bytes.len());
-                bytes[at] = b"*$019\r\n-x\0\xff"[numbers.below(12)];
+                bytes[at] = ODD[numbers.below(ODD.len())];
             }
             bytes.truncate(numbers.below(bytes.len()));
             let _ = read(&bytes, 1 + numbers.below(40));

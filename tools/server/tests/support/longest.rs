@@ -631,6 +631,8 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             command("SREM other", names('z', 2 * MANY)),
         ],
         "wait" => vec![of("0 0")],
+        // The first ends what the server may follow; no source is named.
+        "replicaof" | "slaveof" => vec![of("NO ONE")],
         "watch" => vec![keys(2 * MANY), keys(2 * MANY)],
         name if name.starts_with('z') || name.starts_with("bz") => return of_sorted(name),
         name if name.starts_with('x') => return of_stream(name),
