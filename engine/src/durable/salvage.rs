@@ -173,8 +173,8 @@ impl Salvage {
             }
             match sequence.goes_on((directory, key), base, (generation, shards)) {
                 Ok(true) => {}
-                // Of a snapshot that was not completed, or behind what is damaged: an engine passes it
-                // over, and its next snapshot would remove it.
+                // Of a snapshot that was not completed, or behind what is damaged: an engine passes
+                // it over, and its next snapshot would remove it.
                 Ok(false) => {
                     work.left.extend(shards.iter().map(path));
                     continue;
