@@ -213,7 +213,7 @@ fn logs_behind_a_damaged_snapshot_without_one_before_it_are_named() {
     engine.close();
     let is_base = |path: &&PathBuf| path.to_string_lossy().contains("/base-");
     let all = files(dir.path());
-    let newest = all.iter().filter(is_base).next_back().expect("it is there");
+    let newest = all.iter().rfind(is_base).expect("it is there");
     let mut bytes = fs::read(newest).expect("it can be read");
     let place = bytes.len() / 2;
     bytes[place] ^= 1;
