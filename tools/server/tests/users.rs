@@ -384,6 +384,7 @@ fn passwords_are_not_noted_with_slow_commands() {
         let mut owner = server.word_client();
         for words in [
             "config set slowlog-log-slower-than 0",
+            "config set repl-timeout 9 masterauth secret0",
             "acl setuser app on >secret1",
             "auth app secret1",
             "acl setuser app >secret2",

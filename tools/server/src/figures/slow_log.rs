@@ -126,6 +126,19 @@ fn hide_secrets(noted: &mut [Vec<u8>]) {
         let argument: Option<&Vec<u8>> = noted.get(place);
         argument.is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     };
+    if is(0, "config") && is(1, "set") {
+        let is_secret = |place: usize| is(place, "masterauth") || is(place, "masteruser");
+        let secrets: Vec<usize> = (2..noted.len())
+            .step_by(2)
+            .filter(|place| is_secret(*place))
+            .collect();
+        for place in secrets {
+            if let Some(value) = noted.get_mut(place + 1) {
+                *value = b"(redacted)".to_vec();
+            }
+        }
+        return;
+    }
     let from = if is(0, "auth") {
         1
     } else if is(0, "acl") && is(1, "setuser") {

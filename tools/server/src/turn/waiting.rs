@@ -16,10 +16,10 @@ use crate::tasks::output::TaskOutput;
 use crate::waits::key_queues::{Awaited, Served, WaitEnd, Waiter};
 use crate::waits::parked::SourceErrors;
 
-/// What a client reads if another one has ended its wait with an error; as Redis.
-/// The server has begun to follow another one; as Redis.
+/// What a client reads if the server has begun to follow another one; as Redis.
 const FOLLOWED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+/// What it reads if another one has ended its wait with an error; as Redis.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Serving {
