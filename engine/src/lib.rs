@@ -82,6 +82,7 @@ pub use self::engine::Engine;
 #[doc(hidden)]
 pub use self::engine::SimulatedEngine;
 pub use self::error::{Error, Result, StorageError};
+pub use self::journal::{Fed, FedBody, TreeEffect};
 pub use self::message::change::{Change, CollectionMetadata, Condition, Metadata, PutOptions};
 pub use self::message::draft::Draft;
 pub use self::message::expiry::{Expiry, ExpiryCondition};

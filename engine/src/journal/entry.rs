@@ -13,6 +13,7 @@
 //! mark:       | number:64 |                      no key
 //! long end:   | id:64 |                          no key
 //! delete, clear, end: nothing; the last two have no key
+//! effect, section: see `fed`; no file has them
 //! ```
 //!
 //! No bytes panic: files are what others may have written.
@@ -55,6 +56,10 @@ pub(crate) enum EntryKind {
     End = 11,
     /// A long value has ended.
     LongEnd = 12,
+    /// An operation has changed the tree of a key.
+    Effect = 13,
+    /// A section begins.
+    Section = 14,
 }
 
 impl EntryKind {
@@ -73,6 +78,8 @@ impl EntryKind {
             Self::Mark,
             Self::End,
             Self::LongEnd,
+            Self::Effect,
+            Self::Section,
         ];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -208,6 +215,7 @@ impl<'a> Entry<'a> {
                 | EntryKind::LongEnd
                 | EntryKind::Mark
                 | EntryKind::End
+                | EntryKind::Section
         );
         if is_keyless != entry.key.is_empty() {
             return Err(NoEntry);
@@ -265,6 +273,7 @@ impl<'a> Entry<'a> {
                 id: word(body, 0)?,
                 expiry_ms: expiry(body.get(8..)?)?,
             },
+            EntryKind::Effect | EntryKind::Section => return None,
         })
     }
 }

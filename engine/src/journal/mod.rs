@@ -17,11 +17,13 @@
 //!   Only a touch says what changes in a node, and it follows an entry with the node as it was.
 
 mod entry;
+mod fed;
 mod patch;
 mod patched_nodes;
 mod restore;
 
 pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
+pub use self::fed::{Fed, FedBody, TreeEffect};
 pub(crate) use self::patch::{
     NO_NODE, NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head,
 };

@@ -541,6 +541,17 @@ impl TreeBound<'_> {
 }
 
 impl<'a> TreeChanges<'a> {
+    /// Each change; those that were encoded end where they are none.
+    pub fn iter(self) -> impl Iterator<Item = TreeChange<'a>> {
+        let (slices, encoded) = match self {
+            Self::Slices(changes) => (changes, &[][..]),
+            Self::Encoded(bytes) => (&[][..], bytes),
+        };
+        let mut fields = Fields(encoded);
+        let encoded = std::iter::from_fn(move || fields.change());
+        slices.iter().copied().chain(encoded)
+    }
+
     /// Calls `each` with each change until it has enough; `None` if they are not what was encoded.
     pub(super) fn for_each<E>(
         self,
@@ -608,6 +619,17 @@ impl<'a> TreeChanges<'a> {
 }
 
 impl<'a> TreeScores<'a> {
+    /// Each change; those that were encoded end where they are none.
+    pub fn iter(self) -> impl Iterator<Item = TreeScore<'a>> {
+        let (slices, encoded) = match self {
+            Self::Slices(changes) => (changes, &[][..]),
+            Self::Encoded(bytes) => (&[][..], bytes),
+        };
+        let mut fields = Fields(encoded);
+        let encoded = std::iter::from_fn(move || fields.score());
+        slices.iter().copied().chain(encoded)
+    }
+
     /// Calls `each` with each change until it has enough; `None` if they are not what was encoded.
     pub(super) fn for_each<E>(
         self,
