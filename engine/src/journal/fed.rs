@@ -1,7 +1,8 @@
 //! What a feed passes on: the changes of a shard as operations, not as bytes of nodes.
 //!
 //! ```text
-//! effect:  | kind:8 | tag:8 | begins:8 | 0:8 | op bytes:32 | before:64 | after:64 | op | answer |
+//! effect:  | kind:8 | tag:8 | begins:8 | 0:8 | op bytes:32 | before:64 | after:64 | answer bytes:32 |
+//!          | op | answer | removed |
 //! section: | number:64 | shards:16 |
 //! ```
 //!
@@ -37,7 +38,14 @@ pub struct TreeEffect<'a> {
     /// rank until then, if there was one. [`TreeOp::ScoreRemove`]: at the end the rank of the first
     /// member that was removed.
     pub answer: &'a [u8],
+    /// Elements that were removed by their keys and whose values are long, as a page; see
+    /// [`TreeEffect::removed`].
+    pub removed: &'a [u8],
 }
+
+/// Values of removed elements that are longer are noted: an application may have them hold what is
+/// too long for a key.
+pub(crate) const NOTED_BYTES: usize = 900;
 
 impl<'a> TreeEffect<'a> {
     /// The number at a place of the answer, if it has numbers; 0 behind its end.
@@ -57,6 +65,13 @@ impl<'a> TreeEffect<'a> {
         scored_elements(self.answer)
     }
 
+    /// Key and value of elements that [`TreeOp::Update`], [`TreeOp::Remove`],
+    /// [`TreeOp::CompareAndSet`] or [`TreeOp::Score`] has removed, in their order, as far as the
+    /// values are longer than 900 bytes. The key of a member of a scored map is the member.
+    pub fn removed(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        page_elements(self.removed)
+    }
+
     /// What a program has changed, in its order.
     pub fn changes(&self) -> impl Iterator<Item = TreeChange<'a>> {
         TreeChanges::Encoded(self.answer).iter()
@@ -67,16 +82,21 @@ impl<'a> TreeEffect<'a> {
         into.extend(u32::try_from(op.len()).unwrap_or(u32::MAX).to_le_bytes());
         into.extend(self.before.to_le_bytes());
         into.extend(self.after.to_le_bytes());
-        into.extend_from_slice(op);
-        into.extend_from_slice(self.answer);
+        let answer_bytes = u32::try_from(self.answer.len()).unwrap_or(u32::MAX);
+        into.extend(answer_bytes.to_le_bytes());
+        for part in [op, self.answer, self.removed] {
+            into.extend_from_slice(part);
+        }
     }
 
     /// The effect in the body of an entry; `None` if it is none.
     pub(super) fn decode(body: &'a [u8]) -> Option<Self> {
-        let (head, rest) = body.split_first_chunk::<24>()?;
+        let (head, rest) = body.split_first_chunk::<28>()?;
         let word = |at: usize| Some(u64::from_le_bytes(*head[at..].first_chunk()?));
         let op_bytes = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        let (op, answer) = rest.split_at_checked(op_bytes)?;
+        let answer_bytes = u32::from_le_bytes([head[24], head[25], head[26], head[27]]) as usize;
+        let (op, rest) = rest.split_at_checked(op_bytes)?;
+        let (answer, removed) = rest.split_at_checked(answer_bytes)?;
         let (_, op) = TreeOp::decode(op)?;
         Some(Self {
             kind: TreeKind::of(head[0])?,
@@ -90,6 +110,7 @@ impl<'a> TreeEffect<'a> {
             after: word(16)?,
             op,
             answer,
+            removed,
         })
     }
 }
