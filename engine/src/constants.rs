@@ -37,6 +37,9 @@ pub const TREE_PUSH_MAX: usize = 1024;
 /// Changes of a map's elements that one [`TreeOp::Update`](crate::TreeOp::Update) makes whatever
 /// they cost; further ones as far as one step can.
 pub const TREE_CHANGES_WHOLE: usize = 8;
+/// Values of removed elements that are longer are noted for a feed: an application may have them
+/// hold what is too long for a key.
+pub(crate) const NOTED_BYTES: usize = 900;
 /// Bytes of the elements of a collection that lies in the record of its key, at most, by default.
 pub(crate) const INLINE_COLLECTION_BYTES: usize = 2 << 10;
 /// Its bound, whatever is configured: a node of a collection is no longer.

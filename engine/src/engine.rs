@@ -13,6 +13,7 @@ use farcore_tuning::{Clock, Root, Sampler, entropy_u64, numa_node};
 
 use crate::cipher::{PageCipher, Salt, random_salt};
 use crate::client::core::Core;
+use crate::client::feed::Feed;
 use crate::client::handle::Handle;
 use crate::client::jobs::spawn_on_core;
 use crate::client::lanes::{HandleLanes, Shared};
@@ -294,6 +295,12 @@ impl Engine {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.durability.clone()
+    }
+
+    /// All changes from a moment on, for a reader that passes them on.
+    #[must_use]
+    pub fn feed(&self) -> Feed {
+        Feed::new(&self.shared.cores_shared)
     }
 
     /// An engine whose cores have not started, and the lanes that end on each.

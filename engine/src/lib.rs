@@ -59,6 +59,7 @@ pub use self::client::call::{
     Call, CasOutcome, DeleteOutcome, ExpiryOutcome, PutOutcome, TimeToLive, Value,
 };
 pub use self::client::core::Core;
+pub use self::client::feed::Feed;
 pub use self::client::handle::Handle;
 pub use self::client::long::{LongDraft, LongPieces, PinKind, PinOutcome, PinnedValue};
 pub use self::client::pool::{Answers, BatchCall, Client, ClientCall, OwnedValue};

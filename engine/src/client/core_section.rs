@@ -8,7 +8,7 @@ use super::section_state::CoreSection;
 use crate::error::{Error, Result};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
-use crate::message::section::{SectionClients, SectionShards, section_parts};
+use crate::message::section::{SectionClients, SectionName, SectionShards, section_parts};
 use crate::reactor::NO_CLIENT;
 
 impl Core {
@@ -242,7 +242,7 @@ impl Core {
             let (second, join);
             let value = match section.joins {
                 None => {
-                    second = self.client.to_le_bytes();
+                    second = SectionName::encode_enter(parts.expected, self.client);
                     &second[..]
                 }
                 Some(of) => {

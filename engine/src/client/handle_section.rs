@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::message::hash::IndexHash;
 use crate::message::operation::{OperationKind, RequestParts};
 use crate::message::request::{Origin, RequestFlags};
-use crate::message::section::section_parts;
+use crate::message::section::{SectionName, section_parts};
 
 impl Handle {
     /// Runs `work` while no other client is served by the shards of `keys`: what it does happens at
@@ -143,7 +143,7 @@ impl Handle {
         let number = sections.current;
         let shards = &mut sections.shards[usize::from(number) - 1];
         let origin = Origin::new(2 * number + client, RequestFlags::NONE);
-        let second = (2 * number + (1 - client)).to_le_bytes();
+        let second = SectionName::encode_enter(parts.expected, 2 * number + (1 - client));
         let entering = section_parts(OperationKind::SectionEnter, &second);
         let parts = if parts.kind == OperationKind::SectionEnter {
             // Before it is sent: whenever its client is dropped, it leaves.

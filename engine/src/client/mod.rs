@@ -13,6 +13,7 @@ pub(crate) mod call;
 pub(crate) mod core;
 mod core_changes;
 mod core_section;
+pub(crate) mod feed;
 pub(crate) mod handle;
 mod handle_changes;
 mod handle_many;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::message::hash::{Hasher128, IndexHash};
 use crate::message::operation::{Operation, OperationKind, RequestParts};
 use crate::message::outcome::Answer;
-use crate::message::section::{SectionShards, section_parts};
+use crate::message::section::{SectionName, SectionShards, section_parts};
 
 /// The shards of the keys of a section.
 ///
@@ -87,6 +87,7 @@ pub(super) async fn leave_all(
 struct SectionRequests {
     kind: OperationKind,
     shards: SectionShards,
+    name: SectionName,
     /// The first of the shards to which none was sent.
     next: Option<u16>,
     under_way: usize,
@@ -99,6 +100,7 @@ impl SectionRequests {
         Self {
             kind,
             shards,
+            name: SectionName::new(shards),
             next: shards.from(0),
             under_way: 0,
             failed: None,
@@ -114,7 +116,8 @@ impl ShardRequests for SectionRequests {
     ) -> Option<T> {
         let waits = self.kind == OperationKind::SectionEnter && self.under_way > 0;
         let shard = self.next.filter(|_| !waits)?;
-        let parts = section_parts(self.kind, &[]);
+        let mut parts = section_parts(self.kind, &[]);
+        parts.expected = self.name.packed();
         let (is_sent, result) = send(shard, IndexHash(0), shard.into(), &parts);
         if is_sent {
             self.under_way += 1;

@@ -43,10 +43,6 @@ pub struct TreeEffect<'a> {
     pub removed: &'a [u8],
 }
 
-/// Values of removed elements that are longer are noted: an application may have them hold what is
-/// too long for a key.
-pub(crate) const NOTED_BYTES: usize = 900;
-
 impl<'a> TreeEffect<'a> {
     /// The number at a place of the answer, if it has numbers; 0 behind its end.
     #[must_use]
@@ -137,32 +133,8 @@ pub enum FedBody<'a> {
     Clear,
     /// An operation has changed the collection of a key.
     Tree(TreeEffect<'a>),
-    /// A long value is begun.
-    LongBegin {
-        /// Its number in the shard.
-        id: u64,
-        /// Its length, in bytes.
-        length: u64,
-    },
-    /// The next bytes of a long value.
-    LongPiece {
-        /// Its number in the shard.
-        id: u64,
-        /// The bytes.
-        bytes: &'a [u8],
-    },
-    /// A key holds the long value of this number.
-    LongPut {
-        /// Its number in the shard.
-        id: u64,
-        /// When it expires, in milliseconds since 1970.
-        expiry_ms: Option<u64>,
-    },
-    /// A long value has ended, or was given up.
-    LongEnd {
-        /// Its number in the shard.
-        id: u64,
-    },
+    /// A key holds a long value, which is read anew: the feed does not have it.
+    Long,
     /// What follows up to [`FedBody::SectionEnds`] is done under a section.
     SectionBegins {
         /// The same in all shards of the section, and in no other one.
@@ -216,6 +188,7 @@ impl<'a> FedBody<'a> {
             _ => {}
         }
         Some(match entry.body().ok()? {
+            EntryBody::Put { flags, .. } if flags & record::TREE != 0 => return None,
             EntryBody::Put { flags, stored } => {
                 let (value, expiry) = match flags & record::EXPIRY {
                     0 => (stored, None),
@@ -229,14 +202,14 @@ impl<'a> FedBody<'a> {
             EntryBody::Delete => Self::Delete,
             EntryBody::Expire { expiry_ms } => Self::Expire { expiry_ms },
             EntryBody::Clear => Self::Clear,
-            EntryBody::LongBegin { id, length } => Self::LongBegin { id, length },
-            EntryBody::LongPiece { id, bytes } => Self::LongPiece { id, bytes },
-            EntryBody::LongPut { id, expiry_ms } => Self::LongPut { id, expiry_ms },
-            EntryBody::LongEnd { id } => Self::LongEnd { id },
+            EntryBody::LongPut { .. } => Self::Long,
             EntryBody::End => Self::SectionEnds,
-            EntryBody::TreeBegin { .. } | EntryBody::TreeStep { .. } | EntryBody::Mark { .. } => {
-                return None;
-            }
+            EntryBody::TreeBegin { .. }
+            | EntryBody::TreeStep { .. }
+            | EntryBody::Mark { .. }
+            | EntryBody::LongBegin { .. }
+            | EntryBody::LongPiece { .. }
+            | EntryBody::LongEnd { .. } => return None,
         })
     }
 }

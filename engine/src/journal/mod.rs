@@ -18,12 +18,14 @@
 
 mod entry;
 mod fed;
+mod journals;
 mod patch;
 mod patched_nodes;
 mod restore;
 
 pub(crate) use self::entry::{Entry, EntryBody, EntryKind};
 pub use self::fed::{Fed, FedBody, TreeEffect};
+pub(crate) use self::journals::Journals;
 pub(crate) use self::patch::{
     NO_NODE, NodePatch, PatchBranch, Patches, PutPatch, StepHead, put_step_head,
 };
@@ -131,6 +133,12 @@ impl Journal {
     /// True if so much waits that no further change is accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes.len() - self.passed >= WAITING_MAX
+    }
+
+    /// Takes all that waits, and leaves an empty buffer in its place.
+    pub(crate) fn take_waiting(&mut self, spare: Vec<u8>) -> Vec<u8> {
+        debug_assert!(spare.is_empty() && self.passed == 0);
+        std::mem::replace(&mut self.bytes, spare)
     }
 
     /// All bytes that were ever appended.

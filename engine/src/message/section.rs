@@ -2,7 +2,7 @@
 //! requests of no other client.
 //!
 //! ```text
-//! enter:  | second client:16 |  -> stored, when the section is the client's; failed
+//! enter:  | second client:16 | shards:16 | number:48 |  -> stored, when the section is the client's; failed
 //! join:   | second client:16 | client:16 | -> stored, if that client holds the section; failed
 //! leave:                        -> deleted, if the section was the client's until now; else absent
 //! ```
@@ -10,6 +10,8 @@
 //! Both have neither key nor hash. They travel in a lane's second queue, as do the requests under
 //! the section, and keep their order there. So a client that has left is seen to have left before
 //! its numbers enter again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::constants::LANE_NUMBERS;
 use crate::message::operation::{OperationKind, RequestParts};
@@ -26,7 +28,47 @@ pub(crate) struct SectionClients {
     pub(crate) second: u16,
     /// Set by [`SectionClients::join`].
     joined: u16,
+    /// How many shards the section is of, and its number: the same in all of them.
+    shards: u16,
+    number: u64,
 }
+
+/// The number of the next section.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Which section clients enter: over how many shards, and its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SectionName {
+    shards: u16,
+    number: u64,
+}
+
+impl SectionName {
+    /// One of its own, over these shards.
+    pub(crate) fn new(shards: SectionShards) -> Self {
+        Self {
+            shards: u16::try_from(shards.count()).unwrap_or(u16::MAX),
+            // ORDERING: relaxed; only that no two are the same counts.
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// In `RequestParts::expected`, on its way to the request.
+    pub(crate) fn packed(self) -> u64 {
+        self.number << 16 | u64::from(self.shards)
+    }
+
+    /// The value of a request to enter.
+    pub(crate) fn encode_enter(packed: u64, second: u16) -> [u8; ENTER_BYTES] {
+        let mut value = [0; ENTER_BYTES];
+        value[..2].copy_from_slice(&second.to_le_bytes());
+        value[2..].copy_from_slice(&packed.to_le_bytes());
+        value
+    }
+}
+
+/// Bytes of the value of a request to enter.
+pub(crate) const ENTER_BYTES: usize = 10;
 
 impl SectionClients {
     /// True if a request of this client is under the section.
@@ -42,7 +84,14 @@ impl SectionClients {
             first,
             second,
             joined,
+            shards: 1,
+            number: u64::MAX,
         }
+    }
+
+    /// The number of the section, and how many shards it is of.
+    pub(crate) fn named(self) -> (u64, u16) {
+        (self.number, self.shards)
     }
 
     /// Has a client join; false if another has.
@@ -66,13 +115,19 @@ impl SectionClients {
     /// The client that enters, with the value of its request.
     pub(crate) fn decode(first: u16, value: &[u8]) -> Self {
         let second = value.first_chunk().map(|bytes| u16::from_le_bytes(*bytes));
-        Self::new(first, second.unwrap_or(first))
+        let mut clients = Self::new(first, second.unwrap_or(first));
+        if let Some(packed) = value.get(2..).and_then(<[u8]>::first_chunk) {
+            let packed = u64::from_le_bytes(*packed);
+            clients.shards = (packed & 0xffff) as u16;
+            clients.number = packed >> 16;
+        }
+        clients
     }
 
     /// The client whose section one joins, with the value of its request; none if it enters.
     pub(crate) fn decode_joined(value: &[u8]) -> Option<u16> {
-        let (_, rest) = value.split_first_chunk::<2>()?;
-        Some(u16::from_le_bytes(*rest.first_chunk()?))
+        let join: &[u8; 4] = value.as_array()?;
+        Some(u16::from_le_bytes([join[2], join[3]]))
     }
 
     /// The value of a request to join.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::feed_port::FeedPort;
 use super::journal_port::JournalPort;
 use crate::shard::Shortfall;
 use crate::transport::wakeup::Wakeup;
@@ -54,6 +55,7 @@ pub(crate) struct CommandPort {
     pub(crate) flush: Command,
     pub(crate) forget: Command,
     pub(crate) journal: Arc<JournalPort>,
+    pub(crate) feed: FeedPort,
     /// Lost keys that the shard has forgotten so far.
     keys_forgotten: AtomicU64,
 }

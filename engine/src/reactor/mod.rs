@@ -17,6 +17,8 @@ mod current;
 mod far_events;
 mod job;
 mod journal_port;
+mod feed_port;
+mod feeding;
 mod journaling;
 mod lent_reactor;
 mod marked_lanes;
@@ -41,6 +43,7 @@ use farcore_tuning::{Clock, HardwareSnapshot, Sampler};
 
 use self::command_progress::CommandProgress;
 use self::far_events::FarEvents;
+use self::feeding::Feeding;
 use self::journaling::Journaling;
 use self::marked_lanes::MarkedLanes;
 use self::neighbour::Neighbour;
@@ -136,6 +139,7 @@ pub(crate) struct Reactor<E: Endpoint, T> {
     /// room.
     leaves_owed: Vec<(u16, u16)>,
     journaling: Journaling,
+    feeding: Feeding,
     /// The engine closes.
     is_closing: bool,
     /// The other shards, by number.
@@ -191,6 +195,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             clock: TurnClock::new(time),
             far_events: FarEvents::default(),
             journaling: Journaling::new(Arc::clone(&command_port.journal)),
+            feeding: Feeding::default(),
             command_port,
             command_progress: CommandProgress::default(),
             replies: Replies::new(servers, sampler, Arc::clone(&metrics)),
@@ -295,6 +300,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         (is_shared || self.shard.is_quiet())
             && self.has_nothing_waiting()
             && !self.journaling.is_active()
+            && !self.feeding.is_active(&self.command_port.feed)
     }
 
     /// True if no request, command or event waits to be looked at by the core.
@@ -467,6 +473,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
                 busy |= self.serve_lane(lane);
             }
         }
+        self.feed();
         if !self.journaling.gates() {
             self.replies.publish();
         }
@@ -504,6 +511,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             busy |= self.journaling.run(&mut self.shard, now_ns, rests, &holds);
             self.replies.keeps_all = self.journaling.gates();
         }
+        self.feed();
         if !self.journaling.holds {
             self.replies.publish();
         }
@@ -517,6 +525,14 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             }
         }
         busy
+    }
+
+    /// Passes on what a feed wants.
+    #[inline]
+    fn feed(&mut self) {
+        if self.feeding.is_active(&self.command_port.feed) {
+            self.feeding.run(&self.command_port.feed, &mut self.shard);
+        }
     }
 
     /// Runs one turn for no client.

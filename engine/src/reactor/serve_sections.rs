@@ -155,7 +155,7 @@ impl<E: Endpoint> SectionServer<'_, E> {
             SectionEnd::Held { since_ns } => {
                 let held_ns = self.now_ns.saturating_sub(since_ns);
                 self.metrics.counters.section_ns.add(held_ns);
-                self.shard.change_section(false);
+                self.shard.change_section(None);
                 Answer::Deleted
             }
             SectionEnd::Parted => Answer::Deleted,
@@ -196,7 +196,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         if let Some(held_ns) = self.sections.end_overdue(now_ns) {
             counters.sections_lost.add(1);
             counters.section_ns.add(held_ns);
-            self.shard.change_section(false);
+            self.shard.change_section(None);
         }
         let mut served = 0;
         match only {
@@ -291,7 +291,7 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
             SectionDecision::Stay => return false,
             SectionDecision::Give(waiter) => {
                 counters.sections.add(1);
-                self.shard.change_section(true);
+                self.shard.change_section(Some(waiter.of.clients.named()));
                 self.replies.section_lane = waiter.of.lane;
                 let answer = Answer::Stored { version: 0 };
                 self.answer_waiter(waiter, answer, polling, visit);

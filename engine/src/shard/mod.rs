@@ -67,7 +67,7 @@ use crate::cipher::gcm::TAG_BYTES;
 use crate::constants::{BATCH_MAX, SECTION_LANE};
 use crate::error::Error;
 use crate::index::Index;
-use crate::journal::Journal;
+use crate::journal::Journals;
 use crate::log::{Address, PageShape, record};
 use crate::message::hash::KeyHasher;
 use crate::message::operation::Version;
@@ -200,8 +200,10 @@ pub(crate) struct Shard<E: Endpoint> {
     /// A change under way keeps the long value or the tree of the head that it stores.
     keeps_head: bool,
     /// What changes is appended here, for a file.
-    journal: Option<Box<Journal>>,
+    journals: Option<Box<Journals>>,
     journal_stop: JournalStop,
+    /// What it is made of: of the journal, and whether a feed is full.
+    journal_stops: (JournalStop, bool),
     /// Files are loaded: nothing expires.
     is_loading: bool,
     /// The time since 1970 meanwhile: `unix_ms` begins with it.
@@ -320,8 +322,9 @@ impl<E: Endpoint> Shard<E> {
             tree_of: None,
             keeps_inline: false,
             keeps_head: false,
-            journal: None,
+            journals: None,
             journal_stop: JournalStop::No,
+            journal_stops: (JournalStop::No, false),
             is_loading: options.loads,
             loading_ms: 0,
             repair: None,
@@ -413,8 +416,10 @@ impl<E: Endpoint> Shard<E> {
     /// known for the client before is forgotten. Other lanes keep what they know and what is kept
     /// for them, though they are not served meanwhile: under sections that follow each other, what
     /// needs much would never get it.
-    pub(crate) fn change_section(&mut self, is_held: bool) {
-        self.note_section(is_held);
+    ///
+    /// `begins`: number and shards of the section of the client, as it has said.
+    pub(crate) fn change_section(&mut self, begins: Option<(u64, u16)>) {
+        self.note_section(begins);
         let lane = ReplyTo::new(SECTION_LANE);
         self.flights.visit(lane);
         self.facts.end(lane);

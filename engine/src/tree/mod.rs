@@ -54,6 +54,6 @@ pub use self::program::{TreeMap, TreeOutcome, TreeProgram, TreeProgramRun, TreeS
 pub(crate) use self::run::{TreeAnswer, TreeLimits};
 pub(crate) use self::scored::{placed_elements, scored_elements};
 pub(crate) use self::work::{
-    Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreePath, TreeRoot,
+    Edited, Halt, Nodes, TREE_KEY_BYTES_MAX, TouchedLeaf, TreeEdit, TreeNotes, TreePath, TreeRoot,
     TreeScratch, TreeShape, TreeTouch, TreeWork, Unread,
 };

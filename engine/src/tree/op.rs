@@ -771,6 +771,12 @@ fn put_optional(into: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
+/// Writes a change of a map, as requests carry it.
+pub(super) fn put_change(into: &mut Vec<u8>, change: TreeChange<'_>) {
+    put_optional(into, change.value);
+    put_bytes(into, change.key);
+}
+
 fn put_bound(into: &mut Vec<u8>, bound: TreeBound<'_>) {
     match bound {
         TreeBound::Unbounded => into.push(0),
@@ -1172,10 +1178,7 @@ impl<'a> TreeOp<'a> {
                 into.extend(head(14, replaces));
                 match changes {
                     TreeChanges::Slices(changes) => {
-                        for change in changes {
-                            put_optional(into, change.value);
-                            put_bytes(into, change.key);
-                        }
+                        changes.iter().for_each(|change| put_change(into, *change));
                     }
                     TreeChanges::Encoded(bytes) => into.extend_from_slice(bytes),
                 }
@@ -1445,6 +1448,18 @@ pub(crate) fn found_values(answer: &[u8]) -> impl Iterator<Item = Option<&[u8]>>
 pub(super) const PAGE_HEAD: usize = 1;
 /// Bytes of an element in a page beside key and value.
 pub(super) const PAGE_ELEMENT: usize = 8;
+
+/// Adds an element to a page, which is begun if it is empty.
+pub(super) fn put_element(page: &mut Vec<u8>, (key, value): (&[u8], &[u8])) {
+    if page.is_empty() {
+        page.push(0);
+    }
+    for part in [key, value] {
+        page.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    page.extend_from_slice(key);
+    page.extend_from_slice(value);
+}
 
 /// The elements of a page: key and value of each.
 pub(crate) fn page_elements(page: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {

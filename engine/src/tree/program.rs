@@ -210,6 +210,7 @@ impl<N: Nodes> MapWork for Programmed<'_, '_, N> {
             return Err(Halt::TooLong(value.len()));
         }
         let is_new = self.work.put_key(key, value)?;
+        self.work.scratch.notes.change(key, Some(value));
         if !self.work.scratch.touches().is_empty() {
             self.work.scratch.keep_element(key, value);
         }
@@ -218,7 +219,11 @@ impl<N: Nodes> MapWork for Programmed<'_, '_, N> {
 
     fn remove(&mut self, key: &[u8]) -> Result<bool, Halt> {
         self.check_touched()?;
-        self.work.remove_key(key)
+        let was_there = self.work.remove_key(key)?;
+        if was_there {
+            self.work.scratch.notes.change(key, None);
+        }
+        Ok(was_there)
     }
 
     fn remove_range(
@@ -230,7 +235,10 @@ impl<N: Nodes> MapWork for Programmed<'_, '_, N> {
         self.work.refrain();
         let (below, up_to) = self.work.ranks_of(from, to)?;
         let end = up_to.min(below.saturating_add(most));
-        self.work.remove_from(below, end, self.limits)
+        self.work.scratch.notes.notes_keys = self.work.scratch.notes.is_on;
+        let removed = self.work.remove_from(below, end, self.limits);
+        self.work.scratch.notes.notes_keys = false;
+        removed
     }
 
     fn count(&mut self, from: TreeBound<'_>, to: TreeBound<'_>) -> Result<u64, Halt> {

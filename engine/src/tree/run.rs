@@ -2,13 +2,13 @@
 
 use super::op::{
     PAGE_ELEMENT, PAGE_HEAD, TreeBound, TreeChanges, TreeCondition, TreeOp, TreeValues,
-    page_elements, put_found, slice_of,
+    page_elements, put_element, put_found, slice_of,
 };
 use super::path::PathStep;
 use super::read::{Element, Start, Walk, Walked};
 use super::work::{Edited, Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
 use crate::collection::TreeKind;
-use crate::constants::TREE_CHANGES_WHOLE;
+use crate::constants::{NOTED_BYTES, TREE_CHANGES_WHOLE};
 
 /// What an operation answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,6 +240,30 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         })
     }
 
+    /// Notes, for a feed, an element that is about to be removed, if its value is long.
+    pub(super) fn note_removed(&mut self, place: &LeafPlace<'s>, key: &[u8]) -> Result<(), Halt> {
+        if !self.scratch.notes.is_on {
+            return Ok(());
+        }
+        let (_, value) = self.element_of(place, place.entry)?;
+        if value.len() > NOTED_BYTES {
+            let value = self.value_bytes(value)?.to_vec();
+            put_element(&mut self.scratch.notes.removed, (key, &value));
+        }
+        Ok(())
+    }
+
+    /// As [`TreeWork::remove_key`], and notes it.
+    fn remove_noted(&mut self, key: &[u8]) -> Result<bool, Halt> {
+        if self.scratch.notes.is_on {
+            self.with_path(|work, path| match work.find_key(path, Sought::Key(key))? {
+                Some(place) => work.note_removed(&place, key),
+                None => Ok(()),
+            })?;
+        }
+        self.remove_key(key)
+    }
+
     /// Removes a key; true if it was there.
     pub(super) fn remove_key(&mut self, key: &[u8]) -> Result<bool, Halt> {
         self.with_path(|work, path| {
@@ -273,7 +297,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             let edits = self.scratch.edits().len();
             let made = match change.value {
                 Some(value) => self.put_key(change.key, value),
-                None => self.remove_key(change.key),
+                None => self.remove_noted(change.key),
             };
             let counted = match made {
                 Ok(counted) => u64::from(counted),
@@ -445,6 +469,7 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             };
             let (_, value) = work.element_of(&place, place.entry)?;
             out.extend_from_slice(work.value_bytes(value)?);
+            work.note_removed(&place, key)?;
             if !work.touch(path, place, TreeTouch::Remove, (key, &[]))? {
                 work.remove_at(path, place, 1)?;
             }
@@ -676,6 +701,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                 let here = (place.len - place.entry) as u64;
                 let elements = here.min(left);
                 let is_single = left == 1 && removed == 0;
+                let count = usize::try_from(elements).map_err(|_| Halt::Damaged(place.leaf))?;
+                if work.scratch.notes.notes_keys {
+                    for entry in place.entry..place.entry + count {
+                        let key = work.element_of(&place, entry)?.0.to_vec();
+                        work.scratch.notes.change(&key, None);
+                    }
+                }
                 if is_single {
                     let (key, _) = work.element_of(&place, place.entry)?;
                     let key_bytes = key.len();
@@ -684,7 +716,6 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
                         return Ok(1);
                     }
                 }
-                let count = usize::try_from(elements).map_err(|_| Halt::Damaged(place.leaf))?;
                 work.remove_at(path, place, count)?;
                 left -= elements;
                 Ok(elements)
@@ -758,6 +789,15 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
     ) -> Result<TreeAnswer, Halt> {
         if rank > self.root.count {
             return Ok(TreeAnswer::Absent);
+        }
+        if self.scratch.notes.is_on && rank < self.root.count {
+            self.with_path(|work, path| {
+                let place = work.find(path, Sought::Rank(rank))?;
+                let (_, old) = work.element_of(&place, place.entry)?;
+                let old = work.value_bytes(old)?.to_vec();
+                work.scratch.notes.beside = old;
+                Ok(())
+            })?;
         }
         self.add_at(rank, value)?;
         out.extend(self.root.count.to_le_bytes());

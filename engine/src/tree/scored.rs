@@ -196,6 +196,9 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             write_key(before, member, &mut keys.by_score.key);
             old = self.find_half(&mut keys.by_score, true)?;
         }
+        if let (None, Some(old)) = (score, &old) {
+            self.note_removed(old, member)?;
+        }
         if let (Some(score), Some(old), true) = (score, old, before == order) {
             self.put_value(keys, old, value, begun)?;
             return Ok(Scored::Same(score));
@@ -620,6 +623,8 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
         let removed = self.remove_scored(ranks.start - first..ranks.end - first, false, limits)?;
         out.extend(removed.to_le_bytes());
         out.push(u8::from(removed < wanted));
+        let rank = ranks.start - first;
+        self.scratch.notes.beside.extend(rank.to_le_bytes());
         Ok(TreeAnswer::Value)
     }
 

@@ -7,7 +7,7 @@ use super::node::{
     NODE_BYTES_MAX, NodeNumber, StoredValue, TreeNode, TreeNodeEdit, copy_living, inline_bytes,
     leaf_place_bytes,
 };
-use super::op::TreeOp;
+use super::op::{TreeChange, TreeOp, put_change};
 use super::path::PathStep;
 use super::scored_keys::{ScoredHalf, ScoredKeys};
 use crate::collection::TreeKind;
@@ -276,6 +276,36 @@ pub(crate) struct TreeScratch {
     touches: Vec<TouchedLeaf>,
     /// Key and value of the element that is touched, if the operation itself does not have them.
     element: Option<(Vec<u8>, Vec<u8>)>,
+    /// What a feed passes on is noted beside the answer: see [`TreeNotes`].
+    pub(crate) notes: TreeNotes,
+}
+
+/// What a feed needs of an operation beside its answer. Nothing is noted unless it is on.
+#[derive(Debug, Default)]
+pub(crate) struct TreeNotes {
+    pub(crate) is_on: bool,
+    /// Removals by rank note their keys.
+    pub(super) notes_keys: bool,
+    /// Of a program its changes, as a request carries them; of an insertion at a rank the element
+    /// that had it; of a removal from a scored map the first rank.
+    pub(crate) beside: Vec<u8>,
+    /// Removed elements with long values, as a page.
+    pub(crate) removed: Vec<u8>,
+}
+
+impl TreeNotes {
+    fn clear(&mut self) {
+        self.notes_keys = false;
+        self.beside.clear();
+        self.removed.clear();
+    }
+
+    /// Notes a change that a program has made.
+    pub(super) fn change(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if self.is_on {
+            put_change(&mut self.beside, TreeChange { key, value });
+        }
+    }
 }
 
 /// Buffers that are kept for later operations.
@@ -327,6 +357,7 @@ impl TreeScratch {
         self.added = None;
         self.touches.clear();
         self.element = None;
+        self.notes.clear();
         for edit in self.edits.drain(..) {
             if self.spare.len() < SPARE_MAX && edit.bytes.capacity() <= NODE_BYTES_MAX {
                 self.spare.push(edit.bytes);

@@ -113,10 +113,11 @@ impl<E: Endpoint> Shard<E> {
 
     /// Notes that the record of a key, of this version, which has expired, is removed or replaced.
     #[cold]
-    pub(in crate::shard) fn note_expired(&self, key: &[u8], version: Version) {
+    pub(in crate::shard) fn note_expired(&mut self, key: &[u8], version: Version) {
         let removed = Some((key, version));
         self.metrics.removals.note(Removal::Expired, removed);
         self.metrics.counters.expired.add(1);
+        self.note_gone(key);
     }
 
     /// Removes the record that a request has found and that has expired: the key is absent.

@@ -9,15 +9,16 @@
 use farcore_rdma::Endpoint;
 
 use crate::constants::EXPIRY_BYTES;
-use crate::journal::{EntryKind, Journal, PatchBranch, PutPatch, StepHead, put_step_head};
+use crate::journal::{EntryKind, Journal, Journals, PatchBranch, PutPatch, StepHead, TreeEffect, put_step_head};
 use crate::log::record;
 use crate::message::operation::Version;
+use crate::message::request::Request;
 use crate::shard::local::trees::{NodeName, TreePlace};
 use crate::shard::ops::tree::counted_on;
 use crate::shard::ops::tree_buffers::TreeBuffers;
 use crate::shard::ops::tree_findings::FoundHead;
 use crate::shard::{JournalStop, Shard};
-use crate::tree::{Edited, TreeHead, TreeOp};
+use crate::tree::{Edited, TreeHead, TreeNotes, TreeOp};
 
 /// The flags of a record that a journal keeps.
 const KEPT_FLAGS: u16 = record::EXPIRY | record::TREE;
@@ -31,7 +32,7 @@ impl<E: Endpoint> Shard<E> {
     /// Starts a journal of what changes from now on, or goes on with it.
     /// `has_spans`: what is done under a section is one step.
     pub(crate) fn start_journal(&mut self, has_spans: bool) {
-        let journal = self.journal.get_or_insert_default();
+        let journal = self.journals.get_or_insert_default().keep();
         let is_span = journal.end_span();
         journal.set_spans(has_spans);
         if is_span {
@@ -41,38 +42,95 @@ impl<E: Endpoint> Shard<E> {
 
     /// The journal, if there is one.
     pub(crate) fn journal(&mut self) -> Option<&mut Journal> {
-        self.journal.as_deref_mut()
+        self.journals.as_deref_mut()?.kept()
     }
 
     /// Ends the journal, and gives back what was not passed on.
     pub(crate) fn end_journal(&mut self) -> Option<Box<Journal>> {
-        let mut journal = self.journal.take();
+        let mut journal = self.journals.as_mut()?.end_kept();
+        self.drop_journals();
         if let Some(journal) = &mut journal {
             journal.end_span();
         }
-        journal
+        journal.map(Box::new)
     }
 
-    /// The section begins, or ends: what is done under it is one step.
-    pub(in crate::shard) fn note_section(&mut self, begins: bool) {
-        if let Some(journal) = &mut self.journal {
-            journal.end_span();
-            if begins {
-                journal.begin_span();
-            }
+    /// Starts notes for a feed of what changes from now on, or ends them.
+    pub(crate) fn set_feed(&mut self, is_on: bool) {
+        if is_on {
+            self.journals.get_or_insert_default().feed();
+        } else if let Some(journals) = &mut self.journals {
+            journals.end_fed();
+            self.drop_journals();
+        }
+    }
+
+    fn drop_journals(&mut self) {
+        self.journals.take_if(|journals| journals.are_over());
+    }
+
+    /// The notes for a feed, if there is one.
+    pub(crate) fn fed(&mut self) -> Option<&mut Journal> {
+        self.journals.as_deref_mut()?.fed()
+    }
+
+    /// True if a feed wants the keys that the shard removes by itself.
+    #[inline]
+    pub(in crate::shard) fn feeds(&self) -> bool {
+        (self.journals.as_deref()).is_some_and(Journals::has_feed)
+    }
+
+    /// A section begins, of a number and over so many shards, or it ends: what is done under it is
+    /// one step.
+    pub(in crate::shard) fn note_section(&mut self, begins: Option<(u64, u16)>) {
+        if let Some(journals) = &mut self.journals {
+            journals.note_section(begins, self.version);
+        }
+    }
+
+    /// Notes, for a feed, that a key was removed that had expired or was evicted.
+    #[inline]
+    pub(in crate::shard) fn note_gone(&mut self, key: &[u8]) {
+        if self.journals.is_some() {
+            self.feed_removal(key);
+        }
+    }
+
+    #[cold]
+    fn feed_removal(&mut self, key: &[u8]) {
+        if let Some(journals) = &mut self.journals
+            && journals.has_feed()
+        {
+            self.version += 1;
+            journals.append_removal(key, self.version);
         }
     }
 
     /// Has changes wait, or be refused, because the journal cannot take them.
     pub(crate) fn stop_for_journal(&mut self, stop: JournalStop) {
-        self.journal_stop = stop;
+        self.journal_stops.0 = stop;
+        self.combine_stops();
+    }
+
+    /// Has changes wait because the reader of a feed has not taken those before.
+    pub(crate) fn stop_for_feed(&mut self, is_full: bool) {
+        self.journal_stops.1 = is_full;
+        self.combine_stops();
+    }
+
+    fn combine_stops(&mut self) {
+        self.journal_stop = match self.journal_stops {
+            (JournalStop::No, true) => JournalStop::Wait,
+            (stop, _) => stop,
+        };
     }
 
     /// Notes in the journal that all shards are at rest.
     pub(crate) fn mark_journal(&mut self, number: u64) {
-        if let Some(journal) = &mut self.journal {
+        let version = self.version;
+        if let Some(journal) = self.journal() {
             let is_span = journal.end_span();
-            journal.append(EntryKind::Mark, &[], self.version, |body| {
+            journal.append(EntryKind::Mark, &[], version, |body| {
                 body.extend(number.to_le_bytes());
             });
             if is_span {
@@ -99,26 +157,53 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
+    /// Begins the step of an operation on a tree.
+    #[inline]
+    pub(super) fn begin_tree_step(&mut self) {
+        if let Some(journals) = &mut self.journals {
+            journals.begin_step();
+            journals.set_part(true);
+        }
+    }
+
+    /// Ends it. `made` is its version, if it was made.
+    #[inline]
+    pub(super) fn end_tree_step(
+        &mut self,
+        request: &Request<'_>,
+        made: Option<Version>,
+        effect: TreeEffect<'_>,
+        notes: &TreeNotes,
+    ) {
+        if let Some(journals) = &mut self.journals {
+            journals.set_part(false);
+            if let Some(version) = made.filter(|_| notes.is_on) {
+                journals.append_effect((request.key(), version), request.value(), effect, notes);
+            }
+            journals.end_step();
+        }
+    }
+
     /// Begins a step of several entries.
     #[inline]
     pub(super) fn begin_journal_step(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.begin_step();
+        if let Some(journals) = &mut self.journals {
+            journals.begin_step();
         }
     }
 
     /// Ends it.
     #[inline]
     pub(super) fn end_journal_step(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            journal.end_step();
+        if let Some(journals) = &mut self.journals {
+            journals.end_step();
         }
     }
 
     /// A record was stored: `stored` is its value, with its expiry.
     #[inline(always)]
     pub(super) fn note_stored(&mut self, key: &[u8], stored: &[u8], version: Version) {
-        if self.journal.is_some() {
+        if self.journals.is_some() {
             self.journal_stored(key, stored, version);
         }
     }
@@ -128,7 +213,7 @@ impl<E: Endpoint> Shard<E> {
     fn journal_stored(&mut self, key: &[u8], stored: &[u8], version: Version) {
         let flags = self.record_flags;
         let (head_of, stays) = (self.head_of, self.keeps_head);
-        let Some(journal) = &mut self.journal else {
+        let Some(journal) = &mut self.journals else {
             return;
         };
         let expiry_bytes = if flags & record::EXPIRY == 0 {
@@ -166,7 +251,7 @@ impl<E: Endpoint> Shard<E> {
     /// A key was deleted, by a client.
     #[inline(always)]
     pub(super) fn note_deleted(&mut self, key: &[u8]) {
-        if let Some(journal) = &mut self.journal
+        if let Some(journal) = &mut self.journals
             && !farcore_tuning::mutated!("delete-not-logged")
         {
             journal.append(EntryKind::Delete, key, self.version, |_| {});
@@ -176,7 +261,7 @@ impl<E: Endpoint> Shard<E> {
     /// True if a delete that finds no key has an entry.
     #[inline]
     pub(super) fn notes_absences(&self) -> bool {
-        self.journal.is_some() && (self.evictor.is_on() || self.lost.was_any())
+        self.journals.is_some() && (self.evictor.is_on() || self.lost.was_any())
     }
 
     /// A delete has found no key. Where records are evicted, one may have been there that a base
@@ -191,15 +276,16 @@ impl<E: Endpoint> Shard<E> {
 
     /// All keys were removed.
     pub(super) fn note_cleared(&mut self) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &mut self.journals {
             journal.append(EntryKind::Clear, &[], self.version, |_| {});
         }
     }
 
     /// A long value was begun.
     pub(super) fn note_long_begun(&mut self, key: &[u8], id: u64, length: u64) {
-        if let Some(journal) = &mut self.journal {
-            journal.append(EntryKind::LongBegin, key, self.version, |body| {
+        let version = self.version;
+        if let Some(journal) = self.journal() {
+            journal.append(EntryKind::LongBegin, key, version, |body| {
                 body.extend(id.to_le_bytes());
                 body.extend(length.to_le_bytes());
             });
@@ -208,8 +294,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// A piece of a long value was written.
     pub(super) fn note_long_piece(&mut self, id: u64, piece: &[u8]) {
-        if let Some(journal) = &mut self.journal {
-            journal.append(EntryKind::LongPiece, &[], self.version, |body| {
+        let version = self.version;
+        if let Some(journal) = self.journal() {
+            journal.append(EntryKind::LongPiece, &[], version, |body| {
                 body.extend(id.to_le_bytes());
                 body.extend_from_slice(piece);
             });
@@ -218,8 +305,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// A long value has ended, or was given up.
     pub(super) fn note_long_ended(&mut self, id: u64) {
-        if let Some(journal) = &mut self.journal {
-            journal.append(EntryKind::LongEnd, &[], self.version, |body| {
+        let version = self.version;
+        if let Some(journal) = self.journal() {
+            journal.append(EntryKind::LongEnd, &[], version, |body| {
                 body.extend(id.to_le_bytes());
             });
         }
@@ -227,7 +315,7 @@ impl<E: Endpoint> Shard<E> {
 
     /// A collection in its head was changed in place.
     pub(super) fn note_inline(&mut self, key: &[u8], found: FoundHead) {
-        let Some(journal) = &mut self.journal else {
+        let Some(journal) = self.journals.as_deref_mut().and_then(Journals::kept) else {
             return;
         };
         let Some(record) = self.local.record_at(found.head) else {
@@ -253,7 +341,8 @@ impl<E: Endpoint> Shard<E> {
         op: &TreeOp<'_>,
         buffers: &TreeBuffers,
     ) {
-        let (Some(journal), Some(tree)) = (&mut self.journal, self.trees.get(tree)) else {
+        let kept = self.journals.as_deref_mut().and_then(Journals::kept);
+        let (Some(journal), Some(tree)) = (kept, self.trees.get(tree)) else {
             return;
         };
         let work = &buffers.work;
@@ -273,7 +362,8 @@ impl<E: Endpoint> Shard<E> {
     /// Nodes of a tree were written.
     #[cold]
     pub(super) fn note_written(&mut self, key: &[u8], tree: TreePlace, buffers: &TreeBuffers) {
-        let (Some(journal), Some(known)) = (&mut self.journal, self.trees.get(tree)) else {
+        let kept = self.journals.as_deref_mut().and_then(Journals::kept);
+        let (Some(journal), Some(known)) = (kept, self.trees.get(tree)) else {
             return;
         };
         let (trees, local) = (&self.trees, &self.local);

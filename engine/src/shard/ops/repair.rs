@@ -158,9 +158,9 @@ impl<E: Endpoint> Shard<E> {
             (self.head_of, self.tree_of) = (None, None);
             restored
         } else {
-            let journal = self.journal.take();
+            let journals = self.journals.take();
             let restored = self.restore_as(version, request, (found, evidence.damaged), body);
-            self.journal = journal;
+            self.journals = journals;
             restored.map(|tree| {
                 if let (Some(tree), Some(root)) = (tree, root) {
                     self.trees.set_unread(tree, root, version);

@@ -21,6 +21,7 @@ use farcore_rdma::Endpoint;
 
 use crate::constants::{EXPIRY_BYTES, TREE_PUSH_MAX, UNIT_BYTES, VALUE_BYTES_MAX};
 use crate::error::Error;
+use crate::journal::TreeEffect;
 use crate::log::record::{self, LocalRecord, RecordHeader, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::operation::{OperationKind, RequestParts, Version};
@@ -314,6 +315,7 @@ impl<E: Endpoint> Shard<E> {
             inline: held.and_then(|held| held.leaf),
         };
         let head = known.map(|found| found.head);
+        buffers.work.notes.is_on = self.feeds();
         let (ran, root, has_changed) = nodes.run(&op, (shape, limits), (before, head), buffers);
         let answer = match ran {
             Ok(answer) => answer,
@@ -337,9 +339,20 @@ impl<E: Endpoint> Shard<E> {
         let changes = has_changed && op.is_change();
         let made = match changes || op.replaces() && found.is_some() {
             true => {
-                self.begin_journal_step();
+                self.begin_tree_step();
                 let made = self.make_change(lane, request, (&op, &change), buffers);
-                self.end_journal_step();
+                let effect = TreeEffect {
+                    kind: change.kind,
+                    tag,
+                    begins: !change.goes_on,
+                    before: change.kind.elements(before.count),
+                    after: change.kind.elements(root.count),
+                    op,
+                    answer: &buffers.answer,
+                    removed: &buffers.work.notes.removed,
+                };
+                let version = made.as_ref().ok().copied();
+                self.end_tree_step(request, version, effect, &buffers.work.notes);
                 made
             }
             false => Ok(version),
@@ -387,7 +400,7 @@ impl<E: Endpoint> Shard<E> {
                 HeadKind::Rooted(tree) => self.touch_tree(tree, op, change.root, buffers),
                 _ => self.touch_inline(found, (&buffers.work, op)),
             };
-            if self.journal.is_some() {
+            if self.journals.is_some() {
                 match found.kind {
                     HeadKind::Rooted(tree) => {
                         self.note_touched((request.key(), tree), op, buffers);

@@ -194,8 +194,17 @@ impl<E: Endpoint> Shard<E> {
             return false;
         }
         let bytes = account_bytes(slot.class(), 0);
+        let feeds = self.feeds();
         let removed = self.trees.known_at(slot.address());
+        if feeds && removed.is_none() {
+            // A feed wants the key, which is in the record.
+            return false;
+        }
         self.metrics.removals.note(Removal::Evicted, removed);
+        if let Some((key, _)) = removed.filter(|_| feeds) {
+            let key = key.to_vec();
+            self.note_gone(&key);
+        }
         self.index.remove(hash, position);
         self.absences.note(hash, self.version);
         self.retire(slot.address(), bytes);
@@ -260,6 +269,7 @@ impl<E: Endpoint> Shard<E> {
         let bytes = account_bytes(slot.class(), header.units());
         let removed = Some((key, self.version_of(header, address)));
         self.metrics.removals.note(Removal::Evicted, removed);
+        self.note_gone(key);
         self.remove_record(hash, (position, slot, self.framed_of(address), header));
         self.note_evicted(bytes);
     }

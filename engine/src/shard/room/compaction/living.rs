@@ -149,7 +149,7 @@ impl<E: Endpoint> Shard<E> {
     pub(super) fn evict_living(&mut self, living: &Living) -> bool {
         match living.slot {
             // Its key must be read.
-            Some(_) if self.metrics.removals.wants(Removal::Evicted) => false,
+            Some(_) if self.metrics.removals.wants(Removal::Evicted) || self.feeds() => false,
             Some((position, slot)) => self.evict_unread(living.hash, position, slot),
             None => self.evict_around(living),
         }
