@@ -15,6 +15,7 @@
 //! - I3: while the data of a source are incomplete, commands that read them are refused.
 //! - I4: bytes of a source take memory only as they come, up to a limit that has a name.
 
+pub(crate) mod effects;
 mod error;
 mod handshake;
 pub(crate) mod history;

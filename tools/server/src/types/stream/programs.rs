@@ -71,6 +71,40 @@ const fn program(name: &'static str, run: farcore::TreeProgramRun) -> TreeProgra
 }
 
 impl StreamProgram {
+    /// All programs, in the order of their numbers.
+    const ALL: [Self; TREE_PROGRAMS.len()] = [
+        Self::Add,
+        Self::Delete,
+        Self::Trim,
+        Self::Length,
+        Self::Range,
+        Self::SetId,
+        Self::GroupCreate,
+        Self::GroupSetId,
+        Self::GroupDestroy,
+        Self::GroupForget,
+        Self::ConsumerCreate,
+        Self::ConsumerDelete,
+        Self::Read,
+        Self::ReadAgain,
+        Self::Acknowledge,
+        Self::Claim,
+        Self::ClaimDue,
+        Self::Pending,
+        Self::PendingRange,
+        Self::Stream,
+        Self::Groups,
+        Self::GroupNames,
+        Self::Group,
+        Self::Consumers,
+        Self::Consumer,
+    ];
+
+    /// The program of a number.
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// What it may do.
     pub(crate) fn mode(self) -> TreeProgramMode {
         match self {
@@ -125,5 +159,10 @@ mod tests {
         assert_eq!(name(StreamProgram::GroupForget), "group-forget");
         assert_eq!(name(StreamProgram::ClaimDue), "stream-claim-due");
         assert_eq!(name(StreamProgram::Consumer), "consumer-report");
+        for (number, program) in (0..).zip(StreamProgram::ALL) {
+            assert_eq!(program as u8, number);
+            assert_eq!(StreamProgram::of(number), Some(program));
+        }
+        assert_eq!(StreamProgram::of(u8::MAX), None);
     }
 }
