@@ -10,7 +10,7 @@ use farcore::{Config, Core, Engine};
 
 use crate::commands::{CATALOGUE, command_names};
 use crate::conn::connection::Connection;
-use crate::cores::message::Arrival;
+use crate::cores::message::{Arrival, ArrivalKind};
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
 use crate::memory::{Account, CoreMemory};
@@ -54,7 +54,7 @@ impl Bench {
             is_encrypted: false,
             is_unauthenticated: false,
             is_above_limit: false,
-            is_source: false,
+            kind: ArrivalKind::Client,
         });
         let is_it =
             |one: &Option<Box<Connection>>| one.as_ref().is_some_and(|one| one.peer == peer);

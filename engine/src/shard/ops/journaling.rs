@@ -175,9 +175,14 @@ impl<E: Endpoint> Shard<E> {
         effect: TreeEffect<'_>,
         notes: &TreeNotes,
     ) {
+        let may_be_lost = effect.begins && self.lost.was_any();
         if let Some(journals) = &mut self.journals {
             journals.set_part(false);
             if let Some(version) = made.filter(|_| notes.is_on) {
+                if may_be_lost {
+                    // Who follows may have what was lost here.
+                    journals.append_removal(request.key(), version);
+                }
                 journals.append_effect((request.key(), version), request.value(), effect, notes);
             }
             journals.end_step();

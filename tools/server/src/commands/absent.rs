@@ -1,4 +1,4 @@
-//! Commands of what the server does not have: modules, functions, replicas, debugging.
+//! Commands of what the server does not have: modules, functions, debugging.
 
 use super::arguments::{integer, is_option};
 use super::command::Subcommand;
@@ -62,17 +62,6 @@ fn stats(call: &mut Call<'_>) -> Result {
         writer.bulk(b"engines");
         writer.map(0);
     }))
-}
-
-/// Replicas that have received what was written: there are none.
-pub(super) fn wait(call: &mut Call<'_>) -> Result {
-    integer(call.argument(1))?;
-    let timeout = integer(call.argument(2))
-        .map_err(|_| Refusal::from("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err("ERR timeout is negative".into());
-    }
-    Ok(call.reply(|writer| writer.integer(0)))
 }
 
 /// Commands of a Redis Cluster.

@@ -11,7 +11,7 @@ use super::arguments::{at_most, count, integer, is_option};
 use super::client_walk::ClientWalk;
 use super::command::Subcommand;
 use super::{Call, Flow, Refusal, SYNTAX, pausing, tracking};
-use crate::conn::client_filter::ClientFilter;
+use crate::conn::client_filter::{ClientFilter, ClientType};
 use crate::conn::connection::ReplyMode;
 use crate::conn::description::describe;
 use crate::cores::message::Question;
@@ -330,9 +330,10 @@ fn reply_mode(call: &mut Call<'_>) -> Result {
 /// Selects by a type: all clients are normal ones, but for the server that this one follows.
 fn select_type(filter: &mut ClientFilter, name: &[u8]) -> std::result::Result<(), Refusal> {
     match &name.to_ascii_lowercase()[..] {
-        b"normal" => filter.is_source = Some(false),
-        b"master" => filter.is_source = Some(true),
-        b"replica" | b"slave" | b"pubsub" => filter.is_empty = true,
+        b"normal" => filter.client_type = Some(ClientType::Normal),
+        b"master" => filter.client_type = Some(ClientType::Source),
+        b"replica" | b"slave" => filter.client_type = Some(ClientType::Replica),
+        b"pubsub" => filter.is_empty = true,
         _ => {
             let name = String::from_utf8_lossy(name);
             return Err(Refusal(format!("ERR Unknown client type '{name}'")));

@@ -76,7 +76,7 @@ pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
 /// Swaps what two numbers mean, after that is stored.
 async fn swap(core: &mut Core, shared: &Shared, one: u8, other: u8) -> farcore::Result<()> {
     let databases = &shared.databases;
-    if shared.saving.is_durable() && one != other {
+    if (shared.saving.is_durable() || shared.replication.replicas.is_on()) && one != other {
         core.put(ORDER_KEY, &databases.stored_after(one, other))
             .await?;
     }

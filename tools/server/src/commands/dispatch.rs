@@ -8,7 +8,7 @@ use super::stored_keys::run_with_stored_keys;
 use super::table::find;
 use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
-use crate::durability::{LOADING, READ_ONLY, STALE, UNSAVED};
+use crate::durability::{LOADING, READ_ONLY, STALE, UNFOLLOWED, UNSAVED};
 use crate::figures::counters::NO_COMMAND;
 use crate::limits::{ARGUMENT_BYTES_MAX, ARGUMENTS_MAX};
 use crate::memory_limit::OUT_OF_MEMORY;
@@ -166,7 +166,7 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     }
     let is_long = count > ARGUMENTS_MAX || call.arguments.span_bytes() > ARGUMENT_BYTES_MAX;
     if is_long
-        && !call.connection.is_source
+        && !call.connection.is_inner()
         && let Err(refusal) = accept_long(call, command, count)
     {
         rejected(call);
@@ -196,7 +196,7 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         return Err(text.into());
     }
     let is_full = call.serving.shared.memory_limit.is_exceeded();
-    if is_full && command.needs_memory && !is_admitted && !call.connection.is_source {
+    if is_full && command.needs_memory && !is_admitted && !call.connection.is_inner() {
         rejected(call);
         return Err(OUT_OF_MEMORY.into());
     }
@@ -209,7 +209,7 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
 /// server: that one is refused nothing.
 #[cold]
 fn refused_now(call: &Call<'_>, command: &Command) -> Option<&'static str> {
-    if call.connection.is_source {
+    if call.connection.is_inner() {
         return None;
     }
     let refusals = &call.serving.shared.saving.refusals;
@@ -221,6 +221,9 @@ fn refused_now(call: &Call<'_>, command: &Command) -> Option<&'static str> {
     }
     if refusals.is_loading() && !command.has_flag("loading") {
         return Some(LOADING);
+    }
+    if refusals.is_unfollowed() && transactions::would_write(call, command) {
+        return Some(UNFOLLOWED);
     }
     (refusals.is_unsaved() && command.writes).then_some(UNSAVED)
 }

@@ -64,7 +64,7 @@ fn says_no_writes(script: &[u8]) -> bool {
 /// True if a command waits for the end of a pause.
 #[cold]
 pub(super) fn holds(call: &mut Call<'_>, command: &Command) -> bool {
-    if call.connection.is_source
+    if call.connection.is_inner()
         || call.connection.is_executing()
         || call.connection.sent_parts.is_some()
     {

@@ -185,6 +185,8 @@ const REPLICATED_READ: &str = "readonly may_replicate";
 const ADMIN_WRITE: &str = "write denyoom admin";
 const ADMIN: &str = "admin loading stale";
 const FOLLOW: &str = "admin noscript loading stale";
+const REPLICATE: &str = "admin noscript loading stale allow_busy";
+const SYNCHRONIZE: &str = "admin noscript no_async_loading no_multi";
 const INFO: &str = "loading stale fast";
 const SUBSCRIBE: &str = "pubsub noscript loading stale";
 const PUBLISH: &str = "pubsub loading stale fast";
@@ -374,6 +376,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("ping", -1, NONE, "fast", connection::ping),
     command("psetex", 4, ONE, SLOW_WRITE, strings::psetex),
     command("psubscribe", -2, NONE, SUBSCRIBE, channels::psubscribe),
+    command("psync", -3, NONE, SYNCHRONIZE, replicas::psync),
     command("pttl", 2, ONE, READ, expiry::pttl),
     command("publish", 3, NONE, PUBLISH, channels::publish),
     command("pubsub", -2, NONE, SUBSCRIBE, channels::pubsub),
@@ -384,6 +387,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("readwrite", 1, NONE, INFO, absent::cluster),
     command("rename", 3, TWO, "write", renames::rename),
     command("renamenx", 3, TWO, CHANGE, renames::renamenx),
+    command("replconf", -1, NONE, REPLICATE, replicas::replconf),
     command("replicaof", 3, NONE, FOLLOW, replicas::replicaof),
     open(
         "reset",
@@ -455,11 +459,12 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("time", 1, NONE, INFO, server::time),
     command("touch", -2, ALL, READ, keys::exists),
     command("ttl", 2, ONE, READ, expiry::ttl),
+    command("sync", 1, NONE, SYNCHRONIZE, replicas::sync),
     command("type", 2, ONE, READ, keys::type_of),
     command("unlink", -2, ALL, CHANGE, keys::del),
     command("unsubscribe", -1, NONE, SUBSCRIBE, channels::unsubscribe),
     command("unwatch", 1, NONE, TRANSACTION, transactions::unwatch),
-    command("wait", 3, NONE, "noscript", absent::wait),
+    command("wait", 3, NONE, "noscript", replicas::wait),
     command("watch", -2, ALL, TRANSACTION, transactions::watch),
     command("xack", -4, ONE, CHANGE, stream_groups::xack),
     command("xadd", -5, ONE, WRITE, streams::xadd),

@@ -4,6 +4,16 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+/// A type of clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ClientType {
+    Normal,
+    /// The server that this one follows.
+    Source,
+    /// One that follows this server.
+    Replica,
+}
+
 /// Which clients are meant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientFilter {
@@ -17,8 +27,8 @@ pub(crate) struct ClientFilter {
     pub(crate) is_of_removed: bool,
     /// Subscribers of the user who have a channel that these patterns do not allow.
     pub(crate) channels_left: Option<Vec<Vec<u8>>>,
-    /// Only the server that this one follows, or all but it.
-    pub(crate) is_source: Option<bool>,
+    /// Only those of a type.
+    pub(crate) client_type: Option<ClientType>,
     /// None is meant: it is of a type that no client has.
     pub(crate) is_empty: bool,
     /// A client that is not meant: the one that asks.

@@ -27,6 +27,8 @@ use crate::conn::subscribed::Subscribed;
 use crate::conn::tls::TlsSession;
 use crate::conn::unauthenticated::Stay;
 use crate::cores::answers::CoreAnswers;
+use crate::cores::message::ArrivalKind;
+use crate::replication::replicas::port::Said;
 use crate::events::tracking::{Redirecting, Tracker};
 use crate::exec::script_run::ScriptRun;
 use crate::exec::transaction::{ClientTransaction, Reach};
@@ -149,8 +151,11 @@ pub(crate) struct Connection {
     /// Patterns of the command that runs may name any key, as far as its user has not all rights.
     pub(crate) reads_all_keys: Cell<bool>,
     pub(crate) is_authenticated: bool,
-    /// Its commands come from the server that this one follows.
-    pub(crate) is_source: bool,
+    pub(crate) kind: ArrivalKind,
+    /// What it has said of itself as a replica.
+    pub(crate) replica: Option<Box<Said>>,
+    /// It is served as a replica, by another thread.
+    pub(crate) is_handed_over: bool,
     /// It is counted among the unauthenticated ones; `None` of a client.
     pub(crate) stay: Option<Box<Stay>>,
     pub(crate) guesses: Guesses,
@@ -261,6 +266,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// True if it is a part of the server, which is refused nothing.
+    pub(crate) fn is_inner(&self) -> bool {
+        self.kind != ArrivalKind::Client
+    }
+
     pub(crate) fn new(
         socket: TcpStream,
         peer: SocketAddr,
@@ -277,7 +287,9 @@ impl Connection {
             reads_all_keys: Cell::new(false),
             database: 0,
             is_authenticated,
-            is_source: false,
+            kind: ArrivalKind::Client,
+            replica: None,
+            is_handed_over: false,
             stay: None,
             guesses: Guesses::default(),
             names: ClientNames::default(),

@@ -1,18 +1,29 @@
 //! How a client is described: a line of `CLIENT LIST`.
 
-use crate::conn::client_filter::ClientFilter;
+use crate::conn::client_filter::{ClientFilter, ClientType};
 use crate::conn::connection::Connection;
+use crate::cores::message::ArrivalKind;
 use crate::events::tracking::shown_redirection;
 use crate::resp::Protocol;
 
 impl Connection {
+    /// Of which type its client is; `None` if it is a part of the server.
+    fn client_type(&self) -> Option<ClientType> {
+        match self.kind {
+            ArrivalKind::Client if self.is_handed_over => Some(ClientType::Replica),
+            ArrivalKind::Client => Some(ClientType::Normal),
+            ArrivalKind::Source => Some(ClientType::Source),
+            ArrivalKind::Reader => None,
+        }
+    }
+
     /// True if a filter means its client.
     pub(crate) fn is_meant(&self, filter: &ClientFilter) -> bool {
         filter.has(self.id, self.peer, || self.local_address())
             && (filter.user.as_ref()).is_none_or(|user| self.user.now().name == *user)
             && filter
-                .is_source
-                .is_none_or(|is_source| self.is_source == is_source)
+                .client_type
+                .is_none_or(|client_type| self.client_type() == Some(client_type))
             && (!filter.is_of_removed || self.user.is_removed())
             && (filter.channels_left.as_ref()).is_none_or(|left| self.has_channel_beyond(left))
     }
@@ -30,7 +41,8 @@ pub(crate) fn describe(connection: &Connection, now_ms: u64) -> String {
         .is_some_and(|one| one.is_waiting());
     let tracker = connection.tracker.as_deref();
     let flags = [
-        (connection.is_source, 'M'),
+        (connection.kind == ArrivalKind::Source, 'M'),
+        (connection.is_handed_over, 'S'),
         (connection.is_restricted(), 'P'),
         (queued.is_some(), 'x'),
         (is_waiting || connection.paused.is_some(), 'b'),

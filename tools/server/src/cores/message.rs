@@ -29,8 +29,17 @@ pub(crate) struct Arrival {
     pub(crate) is_unauthenticated: bool,
     /// There was no place for it: one that has not authenticated makes room.
     pub(crate) is_above_limit: bool,
+    pub(crate) kind: ArrivalKind,
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ArrivalKind {
+    Client,
     /// Its commands come from the server that this one follows.
-    pub(crate) is_source: bool,
+    Source,
+    /// It reads keys for replicas.
+    Reader,
 }
 
 /// What became of scripts that were to end.

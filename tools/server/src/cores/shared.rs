@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use farcore::{Durability, EngineReporter};
+use farcore::{Durability, EngineReporter, Feed};
 
 use crate::conn::guesses::FailingAddresses;
 use crate::conn::keepalive::Keepalive;
@@ -159,7 +159,7 @@ impl Shared {
     pub(crate) fn new(
         (options, tls): (Options, Option<TlsConfig>),
         cores: Vec<CorePort>,
-        (reporter, durability, value_bytes_max): (EngineReporter, Durability, usize),
+        (reporter, durability, feed, value_bytes_max): (EngineReporter, Durability, Feed, usize),
         (run_id, port): (String, u16),
         names: CommandNames,
         users: Users,
@@ -175,7 +175,7 @@ impl Shared {
         let has_keys = reporter.stats().total.keys > 0;
         let long_places = LongPlaces::new(cores.len());
         let keepalive = Keepalive::new(options.tcp_keepalive);
-        let replication = Replication::new(&options.replica);
+        let replication = Replication::new(&options.replica, feed);
         let saving = Saving::new(durability, reporter.clone(), options.data.clone());
         Self {
             fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),

@@ -18,6 +18,6 @@ mod refusals;
 pub(crate) mod save_points;
 mod saving;
 
-pub(crate) use self::refusals::{LOADING, READ_ONLY, Refusals, STALE, UNSAVED};
+pub(crate) use self::refusals::{LOADING, READ_ONLY, Refusals, STALE, UNFOLLOWED, UNSAVED};
 pub use self::save_points::{SavePoint, parse_save_points, save_points_text};
 pub(crate) use self::saving::{Kind, LastSave, Saving};

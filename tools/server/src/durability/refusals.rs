@@ -13,12 +13,16 @@ pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only
 pub(crate) const STALE: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 
+/// Fewer replicas than wanted were heard lately; as Redis.
+pub(crate) const UNFOLLOWED: &str = "NOREPLICAS Not enough good replicas to write.";
+
 /// Bits of the word.
 const IS_LOADING: u8 = 1;
 const IS_UNSAVED: u8 = 2;
 const IS_READ_ONLY: u8 = 4;
 const IS_STALE: u8 = 8;
 const IS_SYNCING: u8 = 16;
+const IS_UNFOLLOWED: u8 = 32;
 
 /// Why commands are refused now.
 #[derive(Debug, Default)]
@@ -66,6 +70,17 @@ impl Refusals {
 
     pub(crate) fn set_stale(&self, is_stale: bool) {
         self.set(IS_STALE, is_stale);
+    }
+
+    /// True if replicas are missing without which clients may not write.
+    pub(crate) fn is_unfollowed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & IS_UNFOLLOWED != 0
+    }
+
+    pub(crate) fn set_unfollowed(&self, is_unfollowed: bool) {
+        if is_unfollowed != self.is_unfollowed() {
+            self.set(IS_UNFOLLOWED, is_unfollowed);
+        }
     }
 
     pub(crate) fn set_syncing(&self, is_syncing: bool) {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::state::{Phase, State};
 use crate::cores::shared::Shared;
 use crate::figures::lines::line;
+use crate::replication::replicas::port::ReplicaLine;
 use crate::resp::Writer;
 
 /// The settings of `CONFIG GET`: name and value. Each has Redis's older name, too.
@@ -47,7 +48,7 @@ pub(crate) fn write(shared: &Shared, text: &mut String) {
     } else {
         line(text, "role", "master");
     }
-    line(text, "connected_slaves", 0);
+    write_replicas(shared, text);
     line(text, "master_failover_state", "no-failover");
     let history = &state.history;
     line(text, "master_replid", history.id);
@@ -59,13 +60,59 @@ pub(crate) fn write(shared: &Shared, text: &mut String) {
         Some((_, offset)) => line(text, "second_repl_offset", offset),
         None => line(text, "second_repl_offset", -1),
     }
+    let replicas = &shared.replication.replicas;
+    let (start, end) = {
+        let backlog = replicas.backlog();
+        (backlog.start(), backlog.end())
+    };
+    let size = replicas.settings.backlog_bytes.load(Ordering::Relaxed);
+    let figures = &replicas.figures;
+    let figure = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
     for (name, value) in [
-        ("repl_backlog_active", 0),
-        ("repl_backlog_size", 0),
-        ("repl_backlog_first_byte_offset", 0),
-        ("repl_backlog_histlen", 0),
+        ("repl_backlog_active", u64::from(end > start)),
+        ("repl_backlog_size", size),
+        // As Redis, which counts bytes from 1 on.
+        (
+            "repl_backlog_first_byte_offset",
+            if end > start { start + 1 } else { 0 },
+        ),
+        ("repl_backlog_histlen", end - start),
+        ("served_full_syncs", figure(&figures.full_syncs)),
+        ("served_partial_syncs", figure(&figures.partial_syncs)),
+        ("served_partial_refused", figure(&figures.partial_refused)),
+        ("dropped_replicas", figure(&figures.dropped)),
+        ("replicated_whole_keys", figure(&figures.whole_keys)),
     ] {
         line(text, name, value);
+    }
+}
+
+/// Writes which replicas there are.
+fn write_replicas(shared: &Shared, text: &mut String) {
+    let replicas = shared.replication.replicas.lines().clone();
+    line(text, "connected_slaves", replicas.len());
+    let settings = &shared.replication.replicas.settings;
+    if settings.least.load(Ordering::Relaxed) > 0 {
+        let lag = u64::from(settings.lag_s.load(Ordering::Relaxed));
+        let is_good = |one: &&ReplicaLine| one.state == "online" && one.heard.elapsed().as_secs() <= lag;
+        let good = replicas.iter().filter(is_good).count();
+        line(text, "min_slaves_good_slaves", good);
+    }
+    for (place, replica) in replicas.iter().enumerate() {
+        let ReplicaLine {
+            host,
+            port,
+            state,
+            offset,
+            heard,
+            ..
+        } = replica;
+        let lag = heard.elapsed().as_secs();
+        line(
+            text,
+            &format!("slave{place}"),
+            format_args!("ip={host},port={port},state={state},offset={offset},lag={lag}"),
+        );
     }
 }
 
@@ -144,10 +191,20 @@ pub(crate) fn write_role(shared: &Shared, writer: &mut Writer<'_>) {
             });
         }
         None => {
+            let replicas = shared.replication.replicas.lines().clone();
+            let online: Vec<_> = (replicas.iter())
+                .filter(|replica| replica.state == "online")
+                .collect();
             writer.array(3);
             writer.bulk(b"master");
             writer.integer(offset);
-            writer.array(0);
+            writer.array(online.len());
+            for replica in online {
+                writer.array(3);
+                writer.bulk(replica.host.as_bytes());
+                writer.bulk(replica.port.to_string().as_bytes());
+                writer.bulk(replica.offset.to_string().as_bytes());
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use rustix::event::PollFlags;
 use super::error::LinkError;
 use super::replies::Replies;
 use super::source::write_command;
-use crate::cores::message::{Arrival, Message};
+use crate::cores::message::{Arrival, ArrivalKind, Message};
 use crate::cores::shared::Shared;
 
 /// Bytes and commands that wait, from which no more is taken from the source.
@@ -91,7 +91,7 @@ impl Inlet {
                 is_encrypted: false,
                 is_unauthenticated: false,
                 is_above_limit: false,
-                is_source: true,
+                kind: ArrivalKind::Source,
             }));
         }
         Ok(Self {

@@ -25,6 +25,7 @@ mod input;
 pub(crate) mod link;
 mod load;
 mod loaded_value;
+pub(crate) mod replicas;
 mod replies;
 pub(crate) mod settings;
 mod source;

@@ -6,8 +6,11 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::history::{History, StreamId};
+use super::replicas::port::ReplicasPort;
 use super::settings::Settings;
 use super::stop::Stop;
+use farcore::Feed;
+
 use crate::cores::answers::CoreAnswers;
 use crate::durability::Refusals;
 use crate::options::{ReplicaOptions, SourceAddress};
@@ -86,10 +89,12 @@ pub(crate) struct LinkFigures {
 pub(crate) struct Replication {
     state: Mutex<State>,
     pub(crate) figures: LinkFigures,
+    /// Those that follow this server.
+    pub(crate) replicas: ReplicasPort,
 }
 
 impl Replication {
-    pub(crate) fn new(options: &ReplicaOptions) -> Self {
+    pub(crate) fn new(options: &ReplicaOptions, feed: Feed) -> Self {
         let settings = Settings {
             user: options.user.clone(),
             password: options.password.clone(),
@@ -103,6 +108,7 @@ impl Replication {
                 is_partial: false,
             }),
             figures: LinkFigures::default(),
+            replicas: ReplicasPort::new(feed),
         }
     }
 
@@ -150,9 +156,17 @@ impl Replication {
         });
     }
 
-    /// The offset that is shown: of what was applied.
+    /// The offset that is shown: of the stream that replicas get, or of what was applied.
     pub(crate) fn offset(&self) -> u64 {
         // ORDERING: relaxed; it is a figure.
-        self.figures.applied.load(Ordering::Relaxed)
+        let applied = self.figures.applied.load(Ordering::Relaxed);
+        applied.max(self.replicas.backlog().end())
+    }
+
+    /// Has writes be refused if fewer replicas than wanted were heard lately.
+    pub(crate) fn note_good(&self, refusals: &Refusals, good: usize) {
+        let least = self.replicas.settings.least.load(Ordering::Relaxed);
+        let is_lacking = usize::try_from(least).is_ok_and(|least| good < least);
+        refusals.set_unfollowed(is_lacking && self.state().link.is_none());
     }
 }

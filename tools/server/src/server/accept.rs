@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::time::Timespec;
 
-use crate::cores::message::{Arrival, Message};
+use crate::cores::message::{Arrival, ArrivalKind, Message};
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
 use crate::native::NativeListeners;
@@ -171,7 +171,7 @@ fn hand_over(
             is_encrypted,
             is_unauthenticated,
             is_above_limit: room != Room::Place,
-            is_source: false,
+            kind: ArrivalKind::Client,
         }));
     }
     Ok(())

@@ -122,6 +122,7 @@ impl Server {
             (
                 engine.reporter(),
                 engine.durability(),
+                engine.feed(),
                 engine.value_bytes_max(),
             ),
             (StreamId::random().to_string(), address.port()),
@@ -271,6 +272,7 @@ impl Server {
         // What its source has sent is carried out by cores that serve.
         let link = self.shared.replication.cut();
         let _ = link.and_then(|link| link.thread).map(JoinHandle::join);
+        self.shared.replication.replicas.stop();
         self.shared.stop();
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::conn::connection::Connection;
 use crate::cores::held_arrivals::Held;
-use crate::cores::message::Arrival;
+use crate::cores::message::{Arrival, ArrivalKind};
 use crate::memory::{Account, CoreMemory};
 use crate::serving::Serving;
 use crate::steps;
@@ -52,9 +52,10 @@ impl Serving {
             is_encrypted,
             is_unauthenticated,
             is_above_limit,
-            is_source,
+            kind,
         } = arrival;
-        let session = if is_source || self.make_room(is_unauthenticated, is_above_limit) {
+        let is_inner = kind != ArrivalKind::Client;
+        let session = if is_inner || self.make_room(is_unauthenticated, is_above_limit) {
             self.session(is_encrypted)
         } else {
             self.shared.refuse(stream, is_encrypted);
@@ -72,12 +73,12 @@ impl Serving {
             return self.accepted_none(is_unauthenticated);
         }
         let id = self.shared.next_client();
-        let (user, is_authenticated) = match is_source {
+        let (user, is_authenticated) = match is_inner {
             true => (CoreUser::of_source(&self.shared.users), true),
             false => (Rc::clone(self.users.default()), self.users.are_open()),
         };
-        let account = match (is_source, is_unauthenticated) {
-            // There is one at a time, and clients can take nothing from it.
+        let account = match (is_inner, is_unauthenticated) {
+            // These are few, and clients can take nothing from them.
             (true, _) => &CoreMemory::new(Arc::clone(&self.shared.source_memory)),
             (_, true) => &self.unauthenticated_memory,
             _ => &self.memory,
@@ -85,7 +86,7 @@ impl Serving {
         let account = Account::new(account);
         let mut connection = Connection::new(stream, peer, (id, account), (user, is_authenticated));
         connection.tls = tls;
-        connection.is_source = is_source;
+        connection.kind = kind;
         connection.heard_ms = self.now_ms;
         if is_unauthenticated {
             self.enter_unauthenticated(number, &mut connection);
@@ -126,7 +127,7 @@ mod tests {
             is_encrypted: true,
             is_unauthenticated: false,
             is_above_limit: false,
-            is_source: false,
+            kind: ArrivalKind::Client,
         };
         (arrival, client)
     }

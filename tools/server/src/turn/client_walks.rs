@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::conn::description::describe;
+use crate::cores::message::ArrivalKind;
 use crate::serving::Serving;
 use crate::steps;
 use crate::waits::key_queues::WaitEnd;
@@ -57,7 +58,7 @@ impl Serving {
             if connection.is_some_and(|one| !one.is_gone && one.is_meant(filter)) {
                 killed += 1;
                 // The link that it is of is cut where nothing is under way.
-                match connection.is_some_and(|one| one.is_source) {
+                match connection.is_some_and(|one| one.kind == ArrivalKind::Source) {
                     true => self.shared.replication.interrupt(),
                     false => self.close(number),
                 }

@@ -255,9 +255,10 @@ impl Serving {
                 self.note_dirty(number, &mut connection);
             }
             // As Redis, which closes a connection whose client sends no more.
-            let is_ended = flags.intersects(EventFlags::RDHUP) && connection.parked.is_some();
+            let is_ended = flags.intersects(EventFlags::RDHUP)
+                && (connection.parked.is_some() || connection.is_handed_over);
             let is_broken = is_ended || flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            if is_broken && !connection.waits_for_input() {
+            if is_broken && (connection.is_handed_over || !connection.waits_for_input()) {
                 // Nothing would be received that shows it.
                 connection.is_gone = true;
             } else if !receives && !is_broken {

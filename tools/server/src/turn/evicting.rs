@@ -220,7 +220,7 @@ impl Serving {
         steps::count(self.connections.len());
         let all = self.connections.iter().enumerate();
         all.filter_map(|(number, one)| Some((number, one.as_ref()?)))
-            .filter(|(_, one)| !one.is_gone && !one.is_source && one.stay.is_none())
+            .filter(|(_, one)| !one.is_gone && !one.is_inner() && one.stay.is_none())
             .filter(|(_, one)| one.account.held() > bytes_min)
             .map(|(number, one)| {
                 let (hold, ms) = one.hold(self.now_ms, stalled_ms);

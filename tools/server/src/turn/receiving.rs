@@ -42,6 +42,7 @@ impl Connection {
     /// True if no command may run now.
     fn is_held(&self) -> bool {
         self.is_blocked
+            || self.is_handed_over
             || self.paused.is_some()
             || self.is_executing()
             || self.is_closing
@@ -127,7 +128,9 @@ impl Connection {
 
 impl Serving {
     pub(crate) fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
-        if !connection.may_receive() || !self.has_memory_for_rest(number, connection) {
+        if connection.is_handed_over
+            || !connection.may_receive()
+            || !self.has_memory_for_rest(number, connection) {
             self.watch(number, connection);
             return;
         }

@@ -326,7 +326,7 @@ impl Serving {
         if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
-        if called.writes && !connection.is_source && self.shared.saving.refusals.is_read_only() {
+        if called.writes && !connection.is_inner() && self.shared.saving.refusals.is_read_only() {
             return Err(READ_ONLY.to_owned());
         }
         let is_full = self.shared.memory_limit.is_exceeded();

@@ -180,13 +180,15 @@ impl Serving {
         if connection.is_orphan {
             return;
         }
-        let input = connection.waits_for_input() && !self.shared.is_stopping();
+        let is_kept = !connection.is_handed_over && !self.shared.is_stopping();
+        let input = is_kept && connection.waits_for_input();
         let wanted = Interest {
             input,
             room: connection.waiting_bytes() > 0,
             // One that waits for keys behind enough input shows only so that its client is gone.
             // Else an element would be taken for it.
-            end: !input && connection.parked.is_some(),
+            // The same is true of one that another thread serves.
+            end: !input && (connection.parked.is_some() || connection.is_handed_over),
         };
         if connection.interest != wanted {
             let is_paused = connection.interest.input && !wanted.input;

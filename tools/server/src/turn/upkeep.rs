@@ -41,7 +41,8 @@ impl Serving {
                 self.close(number);
             } else if timeout_ms.is_some_and(|limit| silent_ms > limit)
                 && connection.is_idle()
-                && !connection.is_source
+                && !connection.is_inner()
+                && !connection.is_handed_over
             {
                 self.shared.idle_closed.fetch_add(1, Ordering::Relaxed);
                 self.close(number);

@@ -14,6 +14,7 @@ mod parts;
 mod restore;
 mod store;
 mod streams;
+mod take;
 
 use farcore::Error;
 use farcore_rdb::write::{self, types};
@@ -30,6 +31,7 @@ use crate::tasks::attempts::Attempts;
 use crate::tasks::failure::TaskFailure;
 
 pub(super) use self::restore::restore;
+pub(super) use self::take::{take_key, take_page};
 
 type Result = std::result::Result<Flow, Refusal>;
 

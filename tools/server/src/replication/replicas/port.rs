@@ -1,0 +1,256 @@
+//! How cores reach the thread that serves replicas, and what they know of it.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Wake;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::SegQueue;
+use farcore::Feed;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::time::Timespec;
+
+use super::backlog::Backlog;
+use crate::cores::answers::Answers;
+use crate::replication::history::StreamId;
+
+/// Bytes of the stream that are kept for replicas whose link breaks, by default.
+pub(crate) const BACKLOG_BYTES: u64 = 16 << 20;
+/// Bytes of the stream that a replica may be behind, by default; as Redis.
+pub(crate) const BEHIND_BYTES: u64 = 256 << 20;
+/// Seconds since its last word, up to which a replica counts, by default; as Redis.
+const LAG_S: u32 = 10;
+
+/// Wakes the thread.
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self(eventfd(0, flags)?))
+    }
+
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_le_bytes());
+    }
+
+    /// Waits until a socket is ready, the time is over, or it rings.
+    pub(super) fn wait(&self, sockets: &[(BorrowedFd<'_>, PollFlags)], limit: Duration) {
+        let wanted = sockets.iter().filter(|(_, flags)| !flags.is_empty());
+        let mut all: Vec<_> = wanted
+            .map(|(socket, flags)| PollFd::from_borrowed_fd(*socket, *flags))
+            .collect();
+        all.push(PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN));
+        // A wait that was interrupted is over.
+        let _ = poll(&mut all, Timespec::try_from(limit).ok().as_ref());
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
+/// What a replica begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    /// All data, without a word before.
+    Data,
+    /// The stream of this identity from this byte on, counted from 1, or all data.
+    Stream(Option<StreamId>, i64),
+}
+
+/// What a replica has said of itself before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) port: u16,
+    pub(crate) host: Option<String>,
+    /// It takes data that end with a mark.
+    pub(crate) takes_marks: bool,
+    /// It wants nothing after the data.
+    pub(crate) wants_data_only: bool,
+}
+
+/// A replica that comes.
+#[derive(Debug)]
+pub(crate) struct NewReplica {
+    pub(crate) socket: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) said: Said,
+    pub(crate) wish: Wish,
+}
+
+/// What the thread is to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Serve(NewReplica),
+    /// Answer how many replicas have the stream up to now, once these are so many or it is late.
+    Wait {
+        replicas: usize,
+        until: Option<Instant>,
+        answer: Answers<usize>,
+    },
+    /// The server follows none any more: the stream is of its own changes.
+    Lead(Answers<()>),
+    /// The server follows another one: its stream is passed on.
+    Relay,
+}
+
+/// How far a replica is, as `INFO` and `ROLE` say it.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaLine {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) state: &'static str,
+    pub(crate) offset: u64,
+    pub(crate) heard: Instant,
+    /// Bytes that it is behind.
+    pub(crate) behind: u64,
+}
+
+/// Figures of replicas; the thread alone changes them.
+#[derive(Debug, Default)]
+pub(crate) struct ReplicasFigures {
+    pub(crate) full_syncs: AtomicU64,
+    pub(crate) partial_syncs: AtomicU64,
+    /// Links that were to go on and could not.
+    pub(crate) partial_refused: AtomicU64,
+    /// Replicas that were too slow.
+    pub(crate) dropped: AtomicU64,
+    /// Keys that were sent as a whole, since no command says how they have changed.
+    pub(crate) whole_keys: AtomicU64,
+}
+
+/// What `CONFIG` sets.
+#[derive(Debug)]
+pub(crate) struct ReplicasSettings {
+    pub(crate) backlog_bytes: AtomicU64,
+    pub(crate) behind_bytes: AtomicU64,
+    /// Clients may not write while fewer replicas were heard lately.
+    pub(crate) least: AtomicU32,
+    pub(crate) lag_s: AtomicU32,
+    /// Slow replicas have writers wait, and are not dropped.
+    pub(crate) waits: AtomicBool,
+}
+
+impl Default for ReplicasSettings {
+    fn default() -> Self {
+        Self {
+            backlog_bytes: AtomicU64::new(BACKLOG_BYTES),
+            behind_bytes: AtomicU64::new(BEHIND_BYTES),
+            least: AtomicU32::new(0),
+            lag_s: AtomicU32::new(LAG_S),
+            waits: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The thread that serves replicas, as others see it.
+#[derive(Debug)]
+pub(crate) struct ReplicasPort {
+    pub(super) orders: SegQueue<Order>,
+    bell: OnceLock<Arc<Bell>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    is_stopping: AtomicBool,
+    pub(super) feed: Feed,
+    backlog: Mutex<Backlog>,
+    lines: Mutex<Vec<ReplicaLine>>,
+    /// Changes are passed on.
+    is_on: AtomicBool,
+    pub(crate) figures: ReplicasFigures,
+    pub(crate) settings: ReplicasSettings,
+}
+
+impl ReplicasPort {
+    pub(crate) fn new(feed: Feed) -> Self {
+        Self {
+            orders: SegQueue::new(),
+            bell: OnceLock::new(),
+            thread: Mutex::default(),
+            is_stopping: AtomicBool::new(false),
+            feed,
+            backlog: Mutex::default(),
+            lines: Mutex::default(),
+            is_on: AtomicBool::new(false),
+            figures: ReplicasFigures::default(),
+            settings: ReplicasSettings::default(),
+        }
+    }
+
+    /// What wakes the thread.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(super) fn bell(&self) -> io::Result<&Arc<Bell>> {
+        if self.bell.get().is_none() {
+            let _ = self.bell.set(Arc::new(Bell::new()?));
+        }
+        self.bell.get().ok_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// Gives an order. The thread must run.
+    pub(super) fn give(&self, order: Order) {
+        self.orders.push(order);
+        self.ring();
+    }
+
+    /// Has the thread look.
+    pub(crate) fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
+        }
+    }
+
+    pub(super) fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the thread runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.thread().is_some()
+    }
+
+    /// True if changes are passed on. Cost: one load.
+    pub(crate) fn is_on(&self) -> bool {
+        // ORDERING: relaxed; it only has more be stored.
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Ends the thread, if it runs.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.ring();
+        let thread = self.thread().take();
+        let _ = thread.map(JoinHandle::join);
+        while self.orders.pop().is_some() {}
+    }
+
+    /// The latest bytes of the stream. Held for a moment only.
+    pub(crate) fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far replicas are.
+    pub(crate) fn lines(&self) -> MutexGuard<'_, Vec<ReplicaLine>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

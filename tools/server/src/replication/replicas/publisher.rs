@@ -1,0 +1,792 @@
+//! The thread that serves replicas: it brings the changes of all shards into one stream, keeps its
+//! latest bytes, and sends each replica what it lacks.
+//!
+//! - P1: what a replica has acknowledged is a prefix of the stream, and with the data before it the
+//!   state of the server at that moment.
+//! - P2: what is kept for replicas has a bound: a replica that is further behind is served no more,
+//!   or, if that is set, changes wait for it.
+//! - P3: a stream has one identity. If its changes can be followed no more, another one begins, and
+//!   all replicas load anew.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::source::write_command;
+use super::merge::{Merge, MergeError};
+use super::port::{NewReplica, Order, Wish};
+use super::reader::{Answer, ReadError, Reader};
+use super::replica::{Phase, Replica, ReplicaError};
+use super::sync::{Sync, SyncError};
+use super::writer::{Disturbance, StreamWriter};
+use crate::cores::answers::Answers;
+use crate::cores::shared::Shared;
+use crate::replication::history::StreamId;
+
+/// How often it looks at time limits, and says what it knows.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often replicas hear that the server is there; as Redis.
+const PING: Duration = Duration::from_secs(10);
+/// How often those that wait for data do.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Changes are gathered for so long: a change that comes alone would cost as much as many.
+const GATHER: Duration = Duration::from_micros(500);
+/// How long changes are noted without a replica that wants them; as Redis.
+const IDLE: Duration = Duration::from_secs(3600);
+/// Bytes of changes that one round takes.
+const ROUND_BYTES: usize = 4 << 20;
+
+/// Has the thread run, if it does not.
+///
+/// # Errors
+/// No thread can be started, or no file descriptor is left.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    let port = &shared.replication.replicas;
+    let mut thread = port.thread();
+    if thread.is_some() || port.is_stopping() {
+        return Ok(());
+    }
+    port.bell()?;
+    let shared = Arc::clone(shared);
+    let work = move || {
+        if let Ok(mut publisher) = Publisher::new(shared) {
+            publisher.run();
+        }
+    };
+    *thread = Some(
+        thread::Builder::new()
+            .name("farcore-source".to_owned())
+            .spawn(work)?,
+    );
+    Ok(())
+}
+
+/// Has a replica be served.
+///
+/// # Errors
+/// Those of [`start`].
+pub(crate) fn serve(shared: &Arc<Shared>, replica: NewReplica) -> io::Result<()> {
+    start(shared)?;
+    shared.replication.replicas.give(Order::Serve(replica));
+    Ok(())
+}
+
+/// Answers how many replicas have the stream up to now, once these are so many or it is late.
+pub(crate) fn wait(
+    shared: &Shared,
+    (replicas, until): (usize, Option<Instant>),
+    answer: Answers<usize>,
+) {
+    let order = Order::Wait {
+        replicas,
+        until,
+        answer,
+    };
+    shared.replication.replicas.give(order);
+}
+
+/// Has the stream be of the server's own changes, if it is served.
+pub(crate) fn lead(shared: &Arc<Shared>, answer: Answers<()>) -> io::Result<()> {
+    start(shared)?;
+    shared.replication.replicas.give(Order::Lead(answer));
+    Ok(())
+}
+
+/// Has the stream be that of another server.
+pub(crate) fn relay(shared: &Shared) {
+    if shared.replication.replicas.runs() {
+        shared.replication.replicas.give(Order::Relay);
+    }
+}
+
+/// A client that waits until replicas have the stream.
+#[derive(Debug)]
+struct Waiter {
+    replicas: usize,
+    until: Option<Instant>,
+    /// The stream's end when it began to wait.
+    end: u64,
+    answer: Answers<usize>,
+}
+
+/// Whose changes the stream has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// Its own, which are noted.
+    Own,
+    /// Its own, which are not noted: no replica wants them.
+    Idle,
+    /// Those of another server.
+    Relay,
+}
+
+struct Publisher {
+    shared: Arc<Shared>,
+    waker: Waker,
+    mode: Mode,
+    merge: Merge,
+    writer: StreamWriter,
+    /// Reads keys that no command expresses.
+    reader: Option<Reader>,
+    replicas: Vec<Replica>,
+    sync: Option<Sync>,
+    waiters: Vec<Waiter>,
+    /// Bytes of the stream that are not in the backlog yet.
+    stream: Vec<u8>,
+    pinged: Instant,
+    said: Instant,
+    looked: Instant,
+    /// Since when no replica is there.
+    idle_since: Instant,
+}
+
+fn add(figure: &AtomicU64) {
+    // ORDERING: relaxed; it is a figure.
+    figure.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Why the stream ends.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("too much waits for keys that are read as a whole")]
+    Overfull,
+    #[error("the cores do not answer")]
+    NoFeed,
+}
+
+impl Publisher {
+    fn new(shared: Arc<Shared>) -> io::Result<Self> {
+        let port = &shared.replication.replicas;
+        let waker = Waker::from(Arc::clone(port.bell()?));
+        let shards = port.feed.shards();
+        let follows = shared.replication.state().link.is_some();
+        let now = Instant::now();
+        Ok(Self {
+            waker,
+            mode: if follows { Mode::Relay } else { Mode::Idle },
+            merge: Merge::new(shards),
+            writer: StreamWriter::new(shared.databases.order()),
+            reader: None,
+            replicas: Vec::new(),
+            sync: None,
+            waiters: Vec::new(),
+            stream: Vec::new(),
+            pinged: now,
+            said: now,
+            looked: now,
+            idle_since: now,
+            shared,
+        })
+    }
+
+    fn run(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        while !port.is_stopping() {
+            let started = Instant::now();
+            while let Some(order) = port.orders.pop() {
+                self.carry_out(order);
+            }
+            let mut is_busy = match self.follow_changes() {
+                Ok(is_busy) => is_busy,
+                Err(broken) => {
+                    self.begin_anew(&broken.to_string());
+                    true
+                }
+            };
+            is_busy |= self.step_sync();
+            is_busy |= self.serve_replicas();
+            self.serve_waiters();
+            if self.looked.elapsed() >= LOOK {
+                self.looked = Instant::now();
+                self.look();
+            }
+            self.rest(is_busy, started);
+        }
+        port.set_on(false);
+        port.feed.stop();
+        port.lines().clear();
+    }
+
+    fn id(&self) -> StreamId {
+        self.shared.replication.state().history.id
+    }
+
+    fn end(&self) -> u64 {
+        self.shared.replication.replicas.backlog().end()
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Serve(new) => self.welcome(new),
+            Order::Wait {
+                replicas,
+                until,
+                answer,
+            } => self.add_waiter(replicas, until, answer),
+            Order::Lead(answer) => {
+                if self.mode == Mode::Relay {
+                    self.mode = Mode::Idle;
+                    // Replicas of the source before may come.
+                    if let Err(broken) = self.note_changes() {
+                        tracing::warn!(error = %broken, "changes cannot be passed on");
+                    }
+                }
+                drop(answer);
+            }
+            Order::Relay => {
+                self.stop_noting();
+                self.drop_all(&|| ReplicaError::Relayed);
+                self.mode = Mode::Relay;
+            }
+        }
+    }
+
+    /// Begins to note changes.
+    fn note_changes(&mut self) -> Result<(), Broken> {
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        port.set_on(true);
+        if !port.feed.start(&self.waker) {
+            return Err(Broken::NoFeed);
+        }
+        self.merge = Merge::new(port.feed.shards());
+        self.writer = StreamWriter::new(shared.databases.order());
+        self.reader = None;
+        self.mode = Mode::Own;
+        self.idle_since = Instant::now();
+        Ok(())
+    }
+
+    fn stop_noting(&mut self) {
+        if self.mode == Mode::Own {
+            let port = &self.shared.replication.replicas;
+            port.set_on(false);
+            port.feed.stop();
+            self.mode = Mode::Idle;
+            self.merge = Merge::new(port.feed.shards());
+        }
+    }
+
+    /// Begins another stream, since this one cannot go on.
+    fn begin_anew(&mut self, why: &str) {
+        tracing::error!(error = why, "the stream of changes is begun anew: replicas load all data again");
+        self.drop_all(&|| ReplicaError::NoData(why.to_owned()));
+        self.stop_noting();
+        self.rename();
+    }
+
+    /// Gives the stream an identity that no replica knows.
+    fn rename(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let refusals = &shared.saving.refusals;
+        shared.replication.change(refusals, |state| {
+            state.history.id = StreamId::random();
+            state.history.before = None;
+        });
+        let mut backlog = shared.replication.replicas.backlog();
+        let end = backlog.end();
+        backlog.begin(end);
+    }
+
+    fn drop_all(&mut self, why: &dyn Fn() -> ReplicaError) {
+        self.sync = None;
+        for replica in std::mem::take(&mut self.replicas) {
+            self.part(replica, &why());
+        }
+    }
+
+    fn part(&self, replica: Replica, why: &ReplicaError) {
+        let peer = replica.new.peer;
+        match why {
+            ReplicaError::Done => tracing::info!(%peer, "all data were sent"),
+            ReplicaError::Closed => tracing::info!(%peer, "a replica has gone"),
+            why => tracing::warn!(%peer, error = %why, "a replica is served no more"),
+        }
+        if matches!(why, ReplicaError::Behind { .. } | ReplicaError::Silent(_)) {
+            add(&self.shared.replication.replicas.figures.dropped);
+        }
+    }
+
+    /// Lets a replica go on where it was, or has all data be read for it.
+    fn welcome(&mut self, new: NewReplica) {
+        let peer = new.peer;
+        let (wish, wants_data_only) = (new.wish, new.said.wants_data_only);
+        let mut replica = Replica::new(new);
+        let figures = &self.shared.replication.replicas.figures;
+        if let Wish::Stream(id, next) = wish {
+            if !wants_data_only && let Some(at) = self.place_of(id, next) {
+                let id = self.id();
+                replica.unsent.extend(format!("+CONTINUE {id}\r\n").into_bytes());
+                (replica.position, replica.acknowledged) = (at, at);
+                replica.phase = Phase::Online;
+                add(&figures.partial_syncs);
+                tracing::info!(%peer, behind = self.end() - at, "a replica goes on");
+                self.replicas.push(replica);
+                return;
+            }
+            if id.is_some() {
+                add(&figures.partial_refused);
+            }
+        }
+        tracing::info!(%peer, "a replica gets all data");
+        self.replicas.push(replica);
+    }
+
+    /// Where in the stream a replica goes on, if it can.
+    fn place_of(&self, id: Option<StreamId>, next: i64) -> Option<u64> {
+        if self.mode == Mode::Idle {
+            // What has changed since is not known.
+            return None;
+        }
+        let at = u64::try_from(next.checked_sub(1)?).ok()?;
+        let state = self.shared.replication.state();
+        let history = &state.history;
+        let of_before = |(before, until): (StreamId, u64)| id == Some(before) && at < until;
+        let is_known = id == Some(history.id) || history.before.is_some_and(of_before);
+        drop(state);
+        let backlog = self.shared.replication.replicas.backlog();
+        let is_kept = (backlog.start()..=backlog.end()).contains(&at);
+        (is_known && is_kept).then_some(at)
+    }
+
+    /// Takes changes, and writes them to the stream. True if there were any.
+    fn follow_changes(&mut self) -> Result<bool, Broken> {
+        if self.mode != Mode::Own {
+            return Ok(false);
+        }
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        if self.holds_writers() {
+            return Ok(false);
+        }
+        let mut bytes = 0;
+        for shard in 0..port.feed.shards() {
+            while bytes < ROUND_BYTES
+                && let Some(chunk) = port.feed.take(shard)
+            {
+                bytes += chunk.len();
+                self.merge.add(shard, chunk);
+            }
+        }
+        if bytes > 0 {
+            let start = port.backlog().end();
+            let (writer, stream) = (&mut self.writer, &mut self.stream);
+            let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
+            self.merge.run(
+                |changes| writer.group(changes, (stream, start), &mut windows),
+                |shard, chunk| port.feed.give_back(shard, chunk),
+            )?;
+            self.append();
+        }
+        if self.merge.is_empty() {
+            self.writer.note_all_written();
+        }
+        let reads = self.read_whole_keys()?;
+        if self.writer.is_overfull() {
+            return Err(Broken::Overfull);
+        }
+        Ok(bytes > 0 || reads)
+    }
+
+    /// True if replicas are behind as far as they may, and changes wait for them.
+    fn holds_writers(&self) -> bool {
+        let settings = &self.shared.replication.replicas.settings;
+        if !settings.waits.load(Ordering::Relaxed) {
+            return false;
+        }
+        let most = settings.behind_bytes.load(Ordering::Relaxed);
+        let end = self.end();
+        let starts = self.needed_from();
+        starts.is_some_and(|start| end - start >= most)
+    }
+
+    /// The first byte of the stream that a replica needs.
+    fn needed_from(&self) -> Option<u64> {
+        let online = self.replicas.iter().filter_map(|replica| match replica.phase {
+            Phase::Waiting | Phase::Loading => None,
+            _ => Some(replica.position),
+        });
+        online.chain(self.sync.iter().map(|sync| sync.start)).min()
+    }
+
+    /// Moves what was written into the backlog.
+    fn append(&mut self) {
+        if !self.stream.is_empty() {
+            let mut backlog = self.shared.replication.replicas.backlog();
+            backlog.append(&self.stream);
+            self.stream.clear();
+            self.stream.shrink_to(ROUND_BYTES);
+        }
+    }
+
+    /// Reads keys as a whole that no command expresses.
+    fn read_whole_keys(&mut self) -> Result<bool, Broken> {
+        let may_miss = !self.merge.is_empty();
+        while self.reader.as_ref().is_none_or(Reader::has_room)
+            && let Some(key) = self.writer.take_wanted()
+        {
+            if self.reader.is_none() {
+                self.reader = Some(Reader::open(&self.shared).map_err(ReadError::from)?);
+            }
+            add(&self.shared.replication.replicas.figures.whole_keys);
+            self.reader.iter_mut().for_each(|reader| reader.want_key(Arc::clone(&key)));
+        }
+        let Some(reader) = self.reader.as_mut().filter(|reader| !reader.is_idle()) else {
+            return Ok(false);
+        };
+        reader.send()?;
+        let mut is_busy = false;
+        while let Some(answer) = reader.next()? {
+            let Answer::Key(key, read) = answer else {
+                continue;
+            };
+            let start = self.shared.replication.replicas.backlog().end();
+            let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
+            let read = read.as_ref().map(|(version, expiry_ms, payload)| {
+                (*version, *expiry_ms, &payload[..])
+            });
+            let stream = (&mut self.stream, start);
+            self.writer
+                .write_read(&key, read, may_miss, stream, &mut windows);
+            is_busy = true;
+        }
+        self.append();
+        Ok(is_busy)
+    }
+
+    /// Goes on with the full synchronisation, or begins one that is wanted.
+    fn step_sync(&mut self) -> bool {
+        let stepped = match self.sync {
+            Some(_) => self.read_data(),
+            None => self.begin_sync(),
+        };
+        match stepped {
+            Ok(is_busy) => is_busy,
+            Err(error) => {
+                self.end_sync(&error.to_string());
+                true
+            }
+        }
+    }
+
+    fn end_sync(&mut self, why: &str) {
+        self.sync = None;
+        let loading = |replica: &mut Replica| matches!(replica.phase, Phase::Loading);
+        let parted: Vec<_> = self.replicas.extract_if(.., loading).collect();
+        for replica in parted {
+            self.part(replica, &ReplicaError::NoData(why.to_owned()));
+        }
+    }
+
+    fn begin_sync(&mut self) -> Result<bool, SyncError> {
+        let waiting = |replica: &&mut Replica| matches!(replica.phase, Phase::Waiting);
+        let Some(first) = self.replicas.iter_mut().find(waiting) else {
+            return Ok(false);
+        };
+        let takes_marks = first.new.said.takes_marks;
+        if self.mode == Mode::Relay {
+            let relayed = |replica: &mut Replica| matches!(replica.phase, Phase::Waiting);
+            // As Redis, until its link is up; a replica of a replica goes on by the stream alone.
+            for mut replica in self.replicas.extract_if(.., relayed).collect::<Vec<_>>() {
+                replica.unsent.extend_from_slice(
+                    b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
+                );
+                let _ = replica.send(&self.shared.replication.replicas.backlog());
+            }
+            return Ok(true);
+        }
+        if self.mode == Mode::Idle {
+            // What has changed since changes were noted last is not in the stream.
+            self.rename();
+            if let Err(broken) = self.note_changes() {
+                let why = broken.to_string();
+                self.drop_all(&|| ReplicaError::NoData(why.clone()));
+                return Ok(true);
+            }
+        }
+        // All that was noted is in the stream before the data begin.
+        let (id, start) = (self.id(), self.end());
+        self.writer.forget_selected();
+        self.writer.disturbance = None;
+        let sync = Sync::begin(&self.shared, (id, start), !takes_marks)?;
+        for replica in self.replicas.iter_mut().filter(waiting_ref) {
+            if replica.new.said.takes_marks != takes_marks {
+                continue;
+            }
+            if matches!(replica.new.wish, Wish::Stream(..)) {
+                let line = format!("+FULLRESYNC {id} {start}\r\n");
+                replica.unsent.extend(line.into_bytes());
+            }
+            if takes_marks {
+                replica.unsent.extend(sync.mark_line().into_bytes());
+            }
+            replica.phase = Phase::Loading;
+        }
+        tracing::info!(start, "all data are read for replicas");
+        self.sync = Some(sync);
+        Ok(true)
+    }
+
+    fn read_data(&mut self) -> Result<bool, SyncError> {
+        let may_miss = !self.merge.is_empty();
+        let Some(sync) = &mut self.sync else {
+            return Ok(false);
+        };
+        match self.writer.disturbance.take() {
+            None => {}
+            Some(Disturbance::Emptied) => {
+                return Err(SyncError::Disturbed("all keys were removed meanwhile"));
+            }
+            Some(Disturbance::Swapped) => {
+                return Err(SyncError::Disturbed("databases were swapped meanwhile"));
+            }
+        }
+        let settings = &self.shared.replication.replicas.settings;
+        let most = settings.behind_bytes.load(Ordering::Relaxed);
+        let behind = self.shared.replication.replicas.backlog().end() - sync.start;
+        let held = sync.window.held_bytes() as u64;
+        let waits = settings.waits.load(Ordering::Relaxed);
+        if behind.max(held) > most && !waits {
+            let bytes = behind.max(held);
+            return Err(SyncError::TooLong { bytes, most });
+        }
+        if !self.replicas.iter().any(|replica| matches!(replica.phase, Phase::Loading)) {
+            return Err(SyncError::Disturbed("all that wanted them have gone"));
+        }
+        let writer = &self.writer;
+        let is_busy = sync.step(|key| writer.number_of(key), may_miss)?;
+        self.pass_on_data();
+        let Some(sync) = self.sync.take_if(|sync| sync.has_all() && !may_miss) else {
+            return Ok(is_busy);
+        };
+        // What was noted by now is in the window: nothing of it waits.
+        let (is_gathered, start) = (sync.is_gathered(), sync.start);
+        let (mut gathered, rest, window) = sync.finish()?;
+        let end = self.end();
+        let fills = Arc::new(window.fills(end));
+        let figures = &self.shared.replication.replicas.figures;
+        for replica in self.replicas.iter_mut().filter(loading_ref) {
+            replica.unsent.extend_from_slice(&rest);
+            (replica.position, replica.acknowledged) = (start, start);
+            replica.fills = Some(Arc::clone(&fills));
+            add(&figures.full_syncs);
+            replica.phase = match &mut gathered {
+                Some((file, length)) => {
+                    replica.unsent.extend(format!("${length}\r\n").into_bytes());
+                    let file = file.try_clone();
+                    Phase::Gathered(file.map_err(|error| SyncError::Gather { error })?, *length)
+                }
+                None if replica.new.said.wants_data_only => Phase::Online,
+                None => Phase::Loaded,
+            };
+            if is_gathered {
+                // Its file has one place for all who read it.
+                break;
+            }
+        }
+        if is_gathered {
+            // Others wait for a file of their own.
+            for replica in self.replicas.iter_mut().filter(loading_ref) {
+                replica.phase = Phase::Waiting;
+                replica.unsent.clear();
+            }
+        }
+        tracing::info!(start, end, "all data are read");
+        Ok(true)
+    }
+
+    /// Gives what was read of the data to the replicas that load them, as fast as the slowest one
+    /// takes it.
+    fn pass_on_data(&mut self) {
+        let Some(sync) = self.sync.as_mut().filter(|sync| !sync.is_gathered()) else {
+            return;
+        };
+        let mut loading = self.replicas.iter().filter(|one| matches!(one.phase, Phase::Loading));
+        if sync.out.is_empty() || !loading.all(|replica| replica.unsent.len() < sync.out.len().max(1)) {
+            return;
+        }
+        for replica in self.replicas.iter_mut().filter(loading_ref) {
+            replica.unsent.extend_from_slice(&sync.out);
+        }
+        sync.out.clear();
+    }
+
+    /// Sends to replicas, and receives from them. True if one took something.
+    fn serve_replicas(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        let limit = shared.replication.state().settings.timeout();
+        let (mut is_busy, mut place) = (false, 0);
+        while place < self.replicas.len() {
+            let replica = &mut self.replicas[place];
+            let served = replica
+                .receive()
+                .and_then(|()| replica.check(limit))
+                .and_then(|()| replica.send(&port.backlog()));
+            match served {
+                Ok(took) => {
+                    is_busy |= took;
+                    place += 1;
+                }
+                Err(why) => {
+                    let replica = self.replicas.swap_remove(place);
+                    self.part(replica, &why);
+                }
+            }
+        }
+        is_busy
+    }
+
+    fn add_waiter(&mut self, replicas: usize, until: Option<Instant>, answer: Answers<usize>) {
+        // All that was answered before is noted, and is in the stream then.
+        if let Err(broken) = self.follow_changes() {
+            self.begin_anew(&broken.to_string());
+        }
+        let waiter = Waiter {
+            replicas,
+            until,
+            end: self.end(),
+            answer,
+        };
+        let is_late = until.is_some_and(|until| until <= Instant::now());
+        if self.count_with(waiter.end) < replicas && !is_late && !self.replicas.is_empty() {
+            // Its answer says how far each replica is.
+            write_command(&[b"REPLCONF", b"GETACK", b"*"], &mut self.stream);
+            self.append();
+        }
+        self.waiters.push(waiter);
+        self.serve_waiters();
+    }
+
+    /// How many replicas have the stream up to a byte.
+    fn count_with(&self, end: u64) -> usize {
+        let online = self.replicas.iter();
+        let online = online.filter(|replica| matches!(replica.phase, Phase::Online));
+        online.filter(|replica| replica.acknowledged >= end).count()
+    }
+
+    fn serve_waiters(&mut self) {
+        let now = Instant::now();
+        let mut waiters = std::mem::take(&mut self.waiters);
+        waiters.retain(|waiter| {
+            let count = self.count_with(waiter.end);
+            let is_late = waiter.until.is_some_and(|until| until <= now);
+            let is_done = count >= waiter.replicas || is_late;
+            if is_done {
+                waiter.answer.put(count);
+            }
+            !is_done
+        });
+        self.waiters = waiters;
+    }
+
+    /// Looks at time limits and bounds, and says how far replicas are.
+    fn look(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        if self.mode == Mode::Own && !self.replicas.is_empty() && self.pinged.elapsed() >= PING {
+            self.pinged = Instant::now();
+            write_command(&[b"PING"], &mut self.stream);
+            self.append();
+        }
+        if self.said.elapsed() >= PATIENCE {
+            self.said = Instant::now();
+            for replica in &mut self.replicas {
+                // Before the data an empty line means nothing; amid them it would be a part.
+                let waits = matches!(replica.phase, Phase::Waiting)
+                    || matches!(replica.phase, Phase::Loading) && !replica.new.said.takes_marks;
+                if waits && replica.unsent.is_empty() {
+                    replica.unsent.push(b'\n');
+                }
+            }
+        }
+        self.trim();
+        let end = self.end();
+        let lines: Vec<_> = self.replicas.iter().map(|replica| replica.line(end)).collect();
+        let lag = port.settings.lag_s.load(Ordering::Relaxed);
+        let lag = Duration::from_secs(lag.into());
+        let is_good = |replica: &&Replica| {
+            matches!(replica.phase, Phase::Online) && replica.heard.elapsed() <= lag
+        };
+        let good = self.replicas.iter().filter(is_good).count();
+        *port.lines() = lines;
+        shared.replication.note_good(&shared.saving.refusals, good);
+        if !self.replicas.is_empty() {
+            self.idle_since = Instant::now();
+        } else if self.mode == Mode::Own && self.idle_since.elapsed() > IDLE {
+            self.stop_noting();
+        }
+    }
+
+    /// Drops bytes of the stream that are not needed, and replicas that need too many.
+    fn trim(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        let end = self.end();
+        let kept = port.settings.backlog_bytes.load(Ordering::Relaxed);
+        let most = port.settings.behind_bytes.load(Ordering::Relaxed).max(kept);
+        let waits = port.settings.waits.load(Ordering::Relaxed);
+        let behind = |replica: &mut Replica| {
+            let needs = !matches!(replica.phase, Phase::Waiting | Phase::Loading);
+            needs && end - replica.position > most
+        };
+        if !waits {
+            for replica in self.replicas.extract_if(.., behind).collect::<Vec<_>>() {
+                let behind = end - replica.position;
+                self.part(replica, &ReplicaError::Behind { behind, most });
+            }
+        }
+        let keep_from = end.saturating_sub(kept);
+        let needed = self.needed_from().unwrap_or(end);
+        port.backlog().trim(keep_from.min(needed));
+    }
+
+    /// Waits until there is something to do.
+    fn rest(&mut self, is_busy: bool, started: Instant) {
+        let shared = Arc::clone(&self.shared);
+        let port = &shared.replication.replicas;
+        if is_busy {
+            // A client that waits is answered at once.
+            let worked = started.elapsed();
+            if self.waiters.is_empty() && self.sync.is_none() && worked < GATHER {
+                thread::sleep(GATHER - worked);
+            }
+            return;
+        }
+        let end = self.end();
+        let mut sockets: Vec<_> = self.replicas.iter().map(|one| one.interest(end)).collect();
+        sockets.extend(self.sync.iter().map(Sync::interest));
+        let reader = self.reader.as_ref().filter(|reader| !reader.is_idle());
+        sockets.extend(reader.map(|reader| reader.interest(true)));
+        let may_sleep = self.mode != Mode::Own || self.holds_writers() || port.feed.wait();
+        if may_sleep
+            && port.orders.is_empty()
+            && let Ok(bell) = port.bell()
+        {
+            let limit = match self.replicas.is_empty() {
+                true => LOOK * 5,
+                false => LOOK,
+            };
+            let ends = self.waiters.iter().filter_map(|waiter| waiter.until);
+            let ends = ends.map(|until| until.saturating_duration_since(Instant::now()));
+            bell.wait(&sockets, ends.min().map_or(limit, |end| end.min(limit)));
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "a filter gives references")]
+fn waiting_ref(replica: &&mut Replica) -> bool {
+    matches!(replica.phase, Phase::Waiting)
+}
+
+fn loading_ref(replica: &&mut Replica) -> bool {
+    matches!(replica.phase, Phase::Loading)
+}
