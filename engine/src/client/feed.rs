@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::message::operation::Version;
+use crate::message::section::next_section;
 use crate::reactor::CoreShared;
 
 /// How long a start waits for all cores.
@@ -71,6 +72,13 @@ impl Feed {
             std::thread::sleep(Duration::from_micros(50));
         }
         true
+    }
+
+    /// The number of the first section of which all shards have their part, if it is called after
+    /// [`Feed::start`]: of those with lesser numbers some may have begun before.
+    #[must_use]
+    pub fn whole_sections(&self) -> u64 {
+        next_section()
     }
 
     /// The version of a shard when the feed was started.

@@ -96,9 +96,15 @@ impl Journals {
         }
     }
 
-    /// What is noted from now on is a part of an operation on a tree, or is not.
-    pub(crate) fn set_part(&mut self, is_part: bool) {
-        self.is_part = is_part;
+    /// What is noted from now on is a part of what a feed gets as a whole, or is not. Returns
+    /// whether it was.
+    pub(crate) fn set_part(&mut self, is_part: bool) -> bool {
+        std::mem::replace(&mut self.is_part, is_part)
+    }
+
+    /// True if what is noted is a part of what a feed gets as a whole.
+    pub(crate) fn is_part(&self) -> bool {
+        self.is_part
     }
 
     /// Notes a change, for all.
@@ -109,11 +115,22 @@ impl Journals {
         version: Version,
         fill: impl Fn(&mut Vec<u8>),
     ) {
-        if let Some(fed) = self.fed.as_mut().filter(|_| !self.is_part) {
-            fed.append(kind, key, version, &fill);
-        }
+        self.append_fed(kind, key, version, &fill);
         if let Some(kept) = &mut self.kept {
             kept.append(kind, key, version, fill);
+        }
+    }
+
+    /// Notes a change for a feed.
+    pub(crate) fn append_fed(
+        &mut self,
+        kind: EntryKind,
+        key: &[u8],
+        version: Version,
+        fill: impl Fn(&mut Vec<u8>),
+    ) {
+        if let Some(fed) = self.fed.as_mut().filter(|_| !self.is_part) {
+            fed.append(kind, key, version, fill);
         }
     }
 

@@ -43,6 +43,12 @@ pub(crate) struct SectionName {
     number: u64,
 }
 
+/// The number of the next section that a client enters: those that have begun have lesser ones.
+pub(crate) fn next_section() -> u64 {
+    // ORDERING: relaxed; who asks has waited for all cores before.
+    NEXT_NUMBER.load(Ordering::Relaxed)
+}
+
 impl SectionName {
     /// One of its own, over these shards.
     pub(crate) fn new(shards: SectionShards) -> Self {

@@ -247,10 +247,19 @@ impl<E: Endpoint> Shard<E> {
                 put_expiry(body, expiry);
             });
         }
+        if flags & record::TREE != 0 {
+            // Of a collection in its record: only its expiry changes here.
+            journal.append_fed(EntryKind::Expire, key, version, |body| {
+                put_expiry(body, expiry);
+            });
+        }
+        let is_head = flags & record::TREE != 0;
+        let was_part = journal.set_part(journal.is_part() || is_head);
         journal.append(EntryKind::Put, key, version, |body| {
             body.extend((flags & KEPT_FLAGS).to_le_bytes());
             body.extend_from_slice(stored);
         });
+        journal.set_part(was_part);
     }
 
     /// A key was deleted, by a client.

@@ -126,15 +126,19 @@ pub(super) struct Merge {
     rows: Vec<Row>,
     /// Of sections of several shards, how many parts have changed nothing, and since when.
     empty_parts: HashMap<u64, (u16, Instant)>,
+    /// Sections with lesser numbers may lack parts, and are passed on part by part.
+    whole_sections: u64,
     /// Since when rows wait for each other.
     waits_since: Option<Instant>,
 }
 
 impl Merge {
-    pub(super) fn new(shards: usize) -> Self {
+    /// `whole_sections`: as [`farcore::Feed::whole_sections`].
+    pub(super) fn new(shards: usize, whole_sections: u64) -> Self {
         Self {
             rows: (0..shards).map(|_| Row::default()).collect(),
             empty_parts: HashMap::new(),
+            whole_sections,
             waits_since: None,
         }
     }
@@ -149,12 +153,6 @@ impl Merge {
     /// True if all changes were passed on.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.iter().all(|row| row.chunks.is_empty())
-    }
-
-    /// Bytes that wait.
-    pub(super) fn waiting_bytes(&self) -> usize {
-        let chunks = self.rows.iter().flat_map(|row| &row.chunks);
-        chunks.map(Vec::len).sum()
     }
 
     /// Passes groups on, as far as they are whole; `group` gets the changes of each. Buffers that
@@ -172,6 +170,7 @@ impl Merge {
                     let row = &self.rows[shard];
                     let end = match row.next()? {
                         Next::Step(end) | Next::Alone(end) => end,
+                        Next::Part { number, end, .. } if number < self.whole_sections => end,
                         Next::Empty { number, end } => {
                             self.note_empty(number);
                             end

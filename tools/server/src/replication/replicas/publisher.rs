@@ -9,6 +9,7 @@
 //!   all replicas load anew.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -21,6 +22,7 @@ use super::port::{NewReplica, Order, Wish};
 use super::reader::{Answer, ReadError, Reader};
 use super::replica::{Phase, Replica, ReplicaError};
 use super::sync::{Sync, SyncError};
+use super::window::Fills;
 use super::writer::{Disturbance, StreamWriter};
 use crate::cores::answers::Answers;
 use crate::cores::shared::Shared;
@@ -123,6 +125,14 @@ enum Mode {
     Relay,
 }
 
+/// A replica that has gone amid its window: what it gets behind that is replaced, too.
+#[derive(Debug)]
+struct Amid {
+    host: IpAddr,
+    port: u16,
+    fills: Arc<Fills>,
+}
+
 struct Publisher {
     shared: Arc<Shared>,
     waker: Waker,
@@ -132,6 +142,8 @@ struct Publisher {
     /// Reads keys that no command expresses.
     reader: Option<Reader>,
     replicas: Vec<Replica>,
+    /// Of replicas that have gone amid their windows.
+    amid: Vec<Amid>,
     sync: Option<Sync>,
     waiters: Vec<Waiter>,
     /// Bytes of the stream that are not in the backlog yet.
@@ -171,10 +183,11 @@ impl Publisher {
         Ok(Self {
             waker,
             mode: if follows { Mode::Relay } else { Mode::Idle },
-            merge: Merge::new(shards),
+            merge: Merge::new(shards, 0),
             writer: StreamWriter::new(shared.databases.order()),
             reader: None,
             replicas: Vec::new(),
+            amid: Vec::new(),
             sync: None,
             waiters: Vec::new(),
             stream: Vec::new(),
@@ -257,7 +270,7 @@ impl Publisher {
         if !port.feed.start(&self.waker) {
             return Err(Broken::NoFeed);
         }
-        self.merge = Merge::new(port.feed.shards());
+        self.merge = Merge::new(port.feed.shards(), port.feed.whole_sections());
         self.writer = StreamWriter::new(shared.databases.order());
         self.reader = None;
         self.mode = Mode::Own;
@@ -271,7 +284,7 @@ impl Publisher {
             port.set_on(false);
             port.feed.stop();
             self.mode = Mode::Idle;
-            self.merge = Merge::new(port.feed.shards());
+            self.merge = Merge::new(port.feed.shards(), 0);
         }
     }
 
@@ -301,10 +314,18 @@ impl Publisher {
         for replica in std::mem::take(&mut self.replicas) {
             self.part(replica, &why());
         }
+        self.amid.clear();
     }
 
-    fn part(&self, replica: Replica, why: &ReplicaError) {
+    fn part(&mut self, mut replica: Replica, why: &ReplicaError) {
         let peer = replica.new.peer;
+        if let Some(fills) = replica.fills.take() {
+            self.amid.push(Amid {
+                host: peer.ip(),
+                port: replica.new.said.port,
+                fills,
+            });
+        }
         match why {
             ReplicaError::Done => tracing::info!(%peer, "all data were sent"),
             ReplicaError::Closed => tracing::info!(%peer, "a replica has gone"),
@@ -320,9 +341,14 @@ impl Publisher {
         let peer = new.peer;
         let (wish, wants_data_only) = (new.wish, new.said.wants_data_only);
         let mut replica = Replica::new(new);
-        let figures = &self.shared.replication.replicas.figures;
+        let shared = Arc::clone(&self.shared);
+        let figures = &shared.replication.replicas.figures;
         if let Wish::Stream(id, next) = wish {
-            if !wants_data_only && let Some(at) = self.place_of(id, next) {
+            let place = self.place_of(id, next).filter(|_| !wants_data_only);
+            if let Some(at) = place
+                && let Ok(fills) = self.fills_of(&replica, at)
+            {
+                replica.fills = fills;
                 let id = self.id();
                 replica.unsent.extend(format!("+CONTINUE {id}\r\n").into_bytes());
                 (replica.position, replica.acknowledged) = (at, at);
@@ -338,6 +364,26 @@ impl Publisher {
         }
         tracing::info!(%peer, "a replica gets all data");
         self.replicas.push(replica);
+    }
+
+    /// What is replaced in the stream of a replica that goes on; `Err` if that is not known.
+    fn fills_of(&mut self, replica: &Replica, at: u64) -> Result<Option<Arc<Fills>>, ()> {
+        let start = self.shared.replication.replicas.backlog().start();
+        self.amid.retain(|amid| amid.fills.end > start);
+        let (host, port) = (replica.new.peer.ip(), replica.new.said.port);
+        let is_it = |amid: &Amid| (amid.host, amid.port) == (host, port) && port > 0;
+        let found = self.amid.iter().rposition(is_it);
+        if let Some(place) = found {
+            let fills = self.amid.swap_remove(place).fills;
+            self.amid.retain(|amid| !is_it(amid));
+            return Ok(Some(fills).filter(|fills| at < fills.end));
+        }
+        // It may be another one, or one that has gone and has another address now.
+        let mut windows = self.amid.iter().map(|amid| amid.fills.start..amid.fills.end);
+        match windows.any(|window| window.contains(&at)) {
+            true => Err(()),
+            false => Ok(None),
+        }
     }
 
     /// Where in the stream a replica goes on, if it can.
@@ -367,6 +413,8 @@ impl Publisher {
         if self.holds_writers() {
             return Ok(false);
         }
+        // What was read before all changes are taken has none that are not taken.
+        let read = self.take_whole_keys()?;
         let mut bytes = 0;
         for shard in 0..port.feed.shards() {
             while bytes < ROUND_BYTES
@@ -389,11 +437,13 @@ impl Publisher {
         if self.merge.is_empty() {
             self.writer.note_all_written();
         }
-        let reads = self.read_whole_keys()?;
+        let is_busy = bytes > 0 || !read.is_empty();
+        self.write_whole_keys(read);
+        self.want_whole_keys()?;
         if self.writer.is_overfull() {
             return Err(Broken::Overfull);
         }
-        Ok(bytes > 0 || reads)
+        Ok(is_busy)
     }
 
     /// True if replicas are behind as far as they may, and changes wait for them.
@@ -427,9 +477,38 @@ impl Publisher {
         }
     }
 
-    /// Reads keys as a whole that no command expresses.
-    fn read_whole_keys(&mut self) -> Result<bool, Broken> {
+    /// Takes keys that were read as a whole.
+    fn take_whole_keys(&mut self) -> Result<Vec<Answer>, Broken> {
+        let mut read = Vec::new();
+        if let Some(reader) = self.reader.as_mut().filter(|reader| !reader.is_idle()) {
+            reader.send()?;
+            while let Some(answer) = reader.next()? {
+                read.push(answer);
+            }
+        }
+        Ok(read)
+    }
+
+    /// Writes them.
+    fn write_whole_keys(&mut self, read: Vec<Answer>) {
         let may_miss = !self.merge.is_empty();
+        let start = self.end();
+        let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
+        for answer in read {
+            if let Answer::Key(key, read) = answer {
+                let read = read.as_ref().map(|(version, expiry_ms, payload)| {
+                    (*version, *expiry_ms, &payload[..])
+                });
+                let stream = (&mut self.stream, start);
+                self.writer
+                    .write_read(&key, read, may_miss, stream, &mut windows);
+            }
+        }
+        self.append();
+    }
+
+    /// Has keys be read as a whole that no command expresses.
+    fn want_whole_keys(&mut self) -> Result<(), Broken> {
         while self.reader.as_ref().is_none_or(Reader::has_room)
             && let Some(key) = self.writer.take_wanted()
         {
@@ -437,29 +516,12 @@ impl Publisher {
                 self.reader = Some(Reader::open(&self.shared).map_err(ReadError::from)?);
             }
             add(&self.shared.replication.replicas.figures.whole_keys);
-            self.reader.iter_mut().for_each(|reader| reader.want_key(Arc::clone(&key)));
+            let reader = self.reader.iter_mut();
+            reader.for_each(|reader| reader.want_key(Arc::clone(&key)));
         }
-        let Some(reader) = self.reader.as_mut().filter(|reader| !reader.is_idle()) else {
-            return Ok(false);
-        };
-        reader.send()?;
-        let mut is_busy = false;
-        while let Some(answer) = reader.next()? {
-            let Answer::Key(key, read) = answer else {
-                continue;
-            };
-            let start = self.shared.replication.replicas.backlog().end();
-            let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
-            let read = read.as_ref().map(|(version, expiry_ms, payload)| {
-                (*version, *expiry_ms, &payload[..])
-            });
-            let stream = (&mut self.stream, start);
-            self.writer
-                .write_read(&key, read, may_miss, stream, &mut windows);
-            is_busy = true;
-        }
-        self.append();
-        Ok(is_busy)
+        let reader = self.reader.iter_mut();
+        reader.map(Reader::send).collect::<Result<(), _>>()?;
+        Ok(())
     }
 
     /// Goes on with the full synchronisation, or begins one that is wanted.
@@ -536,7 +598,6 @@ impl Publisher {
     }
 
     fn read_data(&mut self) -> Result<bool, SyncError> {
-        let may_miss = !self.merge.is_empty();
         let Some(sync) = &mut self.sync else {
             return Ok(false);
         };
@@ -562,7 +623,17 @@ impl Publisher {
             return Err(SyncError::Disturbed("all that wanted them have gone"));
         }
         let writer = &self.writer;
-        let is_busy = sync.step(|key| writer.number_of(key), may_miss)?;
+        let is_busy = sync.step(|key| writer.number_of(key))?;
+        // After it all changes are taken that what was read may have.
+        if let Err(broken) = self.follow_changes() {
+            self.begin_anew(&broken.to_string());
+            return Ok(true);
+        }
+        let may_miss = !self.merge.is_empty();
+        let Some(sync) = &mut self.sync else {
+            return Ok(true);
+        };
+        sync.note_read(may_miss);
         self.pass_on_data();
         let Some(sync) = self.sync.take_if(|sync| sync.has_all() && !may_miss) else {
             return Ok(is_busy);
@@ -571,7 +642,7 @@ impl Publisher {
         let (is_gathered, start) = (sync.is_gathered(), sync.start);
         let (mut gathered, rest, window) = sync.finish()?;
         let end = self.end();
-        let fills = Arc::new(window.fills(end));
+        let fills = Arc::new(window.fills((start, end)));
         let figures = &self.shared.replication.replicas.figures;
         for replica in self.replicas.iter_mut().filter(loading_ref) {
             replica.unsent.extend_from_slice(&rest);

@@ -46,6 +46,8 @@ pub(super) enum SyncError {
 #[derive(Debug)]
 pub(super) struct Sync {
     pub(super) window: Window,
+    /// Keys that were read, and their versions, which the window does not know yet.
+    read: Vec<(Vec<u8>, Version)>,
     reader: Reader,
     /// The first byte of the stream behind the data.
     pub(super) start: u64,
@@ -78,6 +80,7 @@ impl Sync {
         };
         let mut sync = Self {
             window: Window::default(),
+            read: Vec::new(),
             reader: Reader::open(shared).map_err(ReadError::from)?,
             start,
             next: Some(Cursor::START),
@@ -124,12 +127,19 @@ impl Sync {
         self.is_last && self.keys.is_empty() && self.reader.is_idle()
     }
 
-    /// Reads on, unless enough waits. `number_of` says which database a stored key is of; `may_miss`
-    /// as [`Window::note_data`]. True if something was read.
+    /// Notes in the window what was read, once all changes were taken that it may have. `may_miss`:
+    /// as [`Window::note_data`] says.
+    pub(super) fn note_read(&mut self, may_miss: bool) {
+        for (key, version) in self.read.drain(..) {
+            self.window.note_data(&key, version, may_miss);
+        }
+    }
+
+    /// Reads on, unless enough waits. `number_of` says which database a stored key is of. True if
+    /// something was read.
     pub(super) fn step(
         &mut self,
         number_of: impl Fn(&[u8]) -> Option<u8>,
-        may_miss: bool,
     ) -> Result<bool, SyncError> {
         let mut is_busy = false;
         while self.out.len() < WAITING_MAX {
@@ -150,7 +160,7 @@ impl Sync {
                     self.is_last = next.is_none();
                     self.next = next;
                     for key in keys {
-                        self.page_key(key, &number_of, may_miss)?;
+                        self.page_key(key, &number_of)?;
                     }
                 }
                 Some(Answer::Key(_, None)) => {}
@@ -160,7 +170,7 @@ impl Sync {
                     if let Some(number) = number_of(&key) {
                         self.add((&key, number), (kind, expiry_ms, body))?;
                     }
-                    self.note_key(&key, version, may_miss);
+                    self.read.push((key.to_vec(), version));
                 }
             }
             is_busy = true;
@@ -172,7 +182,6 @@ impl Sync {
         &mut self,
         key: PageKey,
         number_of: impl Fn(&[u8]) -> Option<u8>,
-        may_miss: bool,
     ) -> Result<(), SyncError> {
         let Some(value) = &key.value else {
             self.keys.push_back(key);
@@ -183,12 +192,8 @@ impl Sync {
         if let Some(number) = number_of(&key.key) {
             self.add((&key.key, number), (types::STRING, key.expiry_ms, &body))?;
         }
-        self.note_key(&key.key, key.version, may_miss);
+        self.read.push((key.key, key.version));
         Ok(())
-    }
-
-    fn note_key(&mut self, key: &[u8], version: Version, may_miss: bool) {
-        self.window.note_data(key, version, may_miss);
     }
 
     fn add(

@@ -46,7 +46,8 @@ pub(super) struct Window {
 #[derive(Debug, Default)]
 pub(super) struct Fills {
     stretches: Vec<(u64, u64)>,
-    /// Behind it nothing is replaced.
+    /// Before the first one, and behind the second one, nothing is replaced.
+    pub(super) start: u64,
     pub(super) end: u64,
 }
 
@@ -75,8 +76,8 @@ impl Window {
             + self.keys.capacity() * 2 * size_of::<u128>()
     }
 
-    /// What is replaced of the stream, which ends here.
-    pub(super) fn fills(mut self, end: u64) -> Fills {
+    /// What is replaced of the stream, from where the data were begun to its end.
+    pub(super) fn fills(mut self, (start, end): (u64, u64)) -> Fills {
         // What came before a change that needs nothing of it is not needed either. A key that was
         // gone when its data would have been read has such a change.
         for (key, change) in &self.changes {
@@ -102,7 +103,11 @@ impl Window {
             }
             stretches.push((at, left));
         }
-        Fills { stretches, end }
+        Fills {
+            stretches,
+            start,
+            end,
+        }
     }
 }
 
@@ -209,7 +214,7 @@ mod tests {
         add(&mut window, b"c", 11, false, 35);
         window.note_data(b"late", 20, true);
         add(&mut window, b"late", 19, false, 50);
-        let fills = window.fills(at);
+        let fills = window.fills((500, at));
         assert_eq!(fills.end, at);
         let whole = |step: usize| {
             let mut filled = Vec::new();

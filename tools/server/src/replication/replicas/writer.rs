@@ -17,11 +17,34 @@ use crate::databases::{DATABASES, Database, ORDER_KEY, number_in, shown_key};
 /// Bytes that held keys may keep.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
+/// A change of a held key that waits.
+#[derive(Debug)]
+struct Waiting {
+    version: Version,
+    /// It needs nothing of what the key held.
+    resets: bool,
+    /// The key is absent then.
+    leaves_absent: bool,
+    commands: Vec<u8>,
+}
+
 /// The changes of a held key that wait.
 #[derive(Debug, Default)]
 struct Held {
-    /// Commands, their version, and whether these need nothing of what the key held.
-    waiting: Vec<(Version, bool, Vec<u8>)>,
+    waiting: Vec<Waiting>,
+    /// The last change that no command expresses: a read that is older is of no use.
+    needs: Version,
+}
+
+impl Held {
+    /// True if a key that was read at a version, or was absent, has all that is not expressed.
+    fn is_answered(&self, version: Option<Version>) -> bool {
+        let gone = || {
+            let last = self.waiting.iter().rev().find(|one| one.leaves_absent);
+            last.map(|one| one.version)
+        };
+        version.or_else(gone).is_some_and(|version| version >= self.needs)
+    }
 }
 
 /// What the stream has that data which are being read must not have in part.
@@ -203,8 +226,10 @@ impl StreamWriter {
             if let Some(part) = self.parts.pop() {
                 self.commands.truncate(part.start);
             }
-            if !self.held.contains_key(&stored) {
-                self.held.insert(Arc::clone(&stored), Held::default());
+            let is_new = !self.held.contains_key(&stored);
+            let held = self.held.entry(Arc::clone(&stored)).or_default();
+            held.needs = fed.version;
+            if is_new {
                 self.wanted.push(stored);
             }
             return;
@@ -214,7 +239,16 @@ impl StreamWriter {
         {
             let bytes = self.commands.split_off(part.start);
             self.held_bytes += bytes.len();
-            held.waiting.push((fed.version, resets, bytes));
+            held.waiting.push(Waiting {
+                version: fed.version,
+                resets,
+                leaves_absent: match fed.body {
+                    FedBody::Delete => true,
+                    FedBody::Tree(effect) => effect.after == 0,
+                    _ => false,
+                },
+                commands: bytes,
+            });
         }
     }
 
@@ -288,11 +322,17 @@ impl StreamWriter {
         (stream, start): (&mut Vec<u8>, u64),
         windows: &mut [&mut Window],
     ) {
+        let version = read.map(|(version, ..)| version);
         let Some((stored, held)) = self.held.remove_entry(stored) else {
             return;
         };
-        let bytes: usize = held.waiting.iter().map(|(.., bytes)| bytes.len()).sum();
-        self.held_bytes -= bytes;
+        if !held.is_answered(version) {
+            self.wanted.push(Arc::clone(&stored));
+            self.held.insert(stored, held);
+            return;
+        }
+        let bytes = held.waiting.iter().map(|one| one.commands.len());
+        self.held_bytes -= bytes.sum::<usize>();
         let Some(number) = self.number_of(&stored) else {
             return;
         };
@@ -311,28 +351,29 @@ impl StreamWriter {
                     self.read.insert(Arc::clone(&stored), version);
                 }
                 let newer = held.waiting.into_iter();
-                newer.filter(|(one, ..)| *one > version).collect()
+                newer.filter(|one| one.version > version).collect()
             }
             None => {
-                let version = held.waiting.first().map_or(0, |(version, ..)| *version);
+                let version = held.waiting.first().map_or(held.needs, |one| one.version);
                 let of = Some((Arc::clone(&stored), version, true));
                 self.add(of, number, |out| out(&[b"UNLINK", key]));
                 // It was gone, so what came before its last removal is of no use.
                 let mut waiting = held.waiting;
-                let first = waiting.iter().rposition(|(_, resets, _)| *resets);
-                waiting.drain(..first.unwrap_or(0));
+                let last = waiting.iter().rposition(|one| one.leaves_absent);
+                waiting.drain(..last.map_or(0, |last| last + 1));
                 waiting
             }
         };
-        for (version, resets, bytes) in waiting {
+        for waiting in waiting {
             let start = self.commands.len();
-            self.commands.extend_from_slice(&bytes);
+            self.commands.extend_from_slice(&waiting.commands);
             self.parts.push(Part {
                 start,
                 end: self.commands.len(),
-                count: bytes.iter().filter(|byte| **byte == b'*').count().max(1),
+                // It is one of several parts, whatever its commands are.
+                count: 1,
                 number,
-                of: Some((Arc::clone(&stored), version, resets)),
+                of: Some((Arc::clone(&stored), waiting.version, waiting.resets)),
             });
         }
         self.write((stream, start), windows);
