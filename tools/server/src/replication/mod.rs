@@ -10,6 +10,8 @@
 //! connection, its inlet, whose other end a core serves with the ordinary code of commands. That
 //! connection may do what clients of a replica may not.
 //!
+//! `effects` is of the other direction: what a source's engine has done, as commands for a replica.
+//!
 //! - I1: what was applied is a prefix of the source's stream, and `Position` says which one.
 //! - I2: of a transaction all is applied, or nothing.
 //! - I3: while the data of a source are incomplete, commands that read them are refused.

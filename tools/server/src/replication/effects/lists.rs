@@ -1,8 +1,8 @@
 //! Effects on lists.
 //!
 //! Redis has no command that inserts at a rank, or removes a range of ranks within a list. There a
-//! *mark* helps: a value that no list has stands at the rank for a moment, and is inserted before or
-//! removed. Within a transaction no client sees it.
+//! *mark* helps: a value that no list has stands at the rank for a moment, so that a command finds
+//! it there. Within a transaction no client sees it.
 
 use std::sync::OnceLock;
 

@@ -16,8 +16,8 @@ pub(super) fn add<'a>(kind: Kind, effect: &TreeEffect<'a>, into: &mut Gather<'a,
     };
     match effect.op {
         TreeOp::Update { changes: all, .. } => {
-            let all = all.iter().take(done(effect, 2));
-            all.map(|change| changes.make(change, None)).collect()
+            let mut all = all.iter().take(done(effect, 2));
+            all.try_for_each(|change| changes.make(change, None))
         }
         TreeOp::Insert { key, value, .. } => {
             let value = Some(value);

@@ -138,9 +138,6 @@ fn score<'a>(
         }
         return Ok(());
     }
-    if rule.adds {
-        return Err(UNEXPECTED);
-    }
     let mut noted = Noted::of(effect);
     for change in changes.iter().take(done) {
         let TreeScore {
@@ -149,6 +146,8 @@ fn score<'a>(
             value,
         } = change;
         match score {
+            // Of several sums it is not known which ones are no number.
+            Some(_) if rule.adds => return Err(UNEXPECTED),
             // The member stays as it was.
             Some(score) if score.is_nan() => {}
             Some(score) => {

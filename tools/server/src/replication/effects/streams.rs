@@ -6,6 +6,8 @@
 //! - S1: a command that Redis has of its own for replicas is the one that is sent: what is
 //!   delivered comes as `XCLAIM`, and where a group is as `XGROUP SETID`.
 //! - S2: times at which consumers were seen are not sent.
+//! - S3: when an entry was delivered is sent by the source's clock; a replica whose clock is behind
+//!   notes its own time instead, as it does for a Redis.
 
 use std::borrow::Cow;
 

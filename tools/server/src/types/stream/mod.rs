@@ -2,8 +2,8 @@
 //!
 //! A stream is one map of the engine. Its commands are programs that run at the key's shard, so
 //! each is one step. `layout` says which elements the map has, `input` what a command hands its
-//! program and what that answers, `state` what all programs look at, `changes` what one has changed;
-//! the others have the programs.
+//! program and what that answers, `state` what all programs look at, `changes` what one has
+//! changed; the others have the programs.
 
 pub(crate) mod changes;
 pub(crate) mod claims;
