@@ -9,7 +9,9 @@
 use farcore_rdma::Endpoint;
 
 use crate::constants::EXPIRY_BYTES;
-use crate::journal::{EntryKind, Journal, Journals, PatchBranch, PutPatch, StepHead, TreeEffect, put_step_head};
+use crate::journal::{
+    EntryKind, Journal, Journals, PatchBranch, PutPatch, StepHead, TreeEffect, put_step_head,
+};
 use crate::log::record;
 use crate::message::operation::Version;
 use crate::message::request::Request;

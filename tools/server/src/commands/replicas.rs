@@ -100,7 +100,9 @@ pub(super) fn replconf(call: &mut Call<'_>) -> Result {
             return Ok(Flow::Done);
         } else if !is_option(option, "version") && !is_option(option, "rdb-filter-only") {
             let option = String::from_utf8_lossy(option);
-            return Err(Refusal(format!("ERR Unrecognized REPLCONF option: {option}")));
+            return Err(Refusal(format!(
+                "ERR Unrecognized REPLCONF option: {option}"
+            )));
         }
     }
     Ok(call.ok())

@@ -94,7 +94,8 @@ fn write_replicas(shared: &Shared, text: &mut String) {
     let settings = &shared.replication.replicas.settings;
     if settings.least.load(Ordering::Relaxed) > 0 {
         let lag = u64::from(settings.lag_s.load(Ordering::Relaxed));
-        let is_good = |one: &&ReplicaLine| one.state == "online" && one.heard.elapsed().as_secs() <= lag;
+        let is_good =
+            |one: &&ReplicaLine| one.state == "online" && one.heard.elapsed().as_secs() <= lag;
         let good = replicas.iter().filter(is_good).count();
         line(text, "min_slaves_good_slaves", good);
     }

@@ -130,7 +130,8 @@ impl Serving {
     pub(crate) fn receive(&mut self, core: &mut Core, number: usize, connection: &mut Connection) {
         if connection.is_handed_over
             || !connection.may_receive()
-            || !self.has_memory_for_rest(number, connection) {
+            || !self.has_memory_for_rest(number, connection)
+        {
             self.watch(number, connection);
             return;
         }

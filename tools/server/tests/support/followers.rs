@@ -23,7 +23,11 @@ pub(crate) fn figure(client: &mut Client, name: &str) -> String {
 
 /// Waits until `INFO replication` of a server is as it should be.
 #[track_caller]
-pub(crate) fn wait_for(client: &mut Client, what: &str, mut holds: impl FnMut(&mut Client) -> bool) {
+pub(crate) fn wait_for(
+    client: &mut Client,
+    what: &str,
+    mut holds: impl FnMut(&mut Client) -> bool,
+) {
     let start = Instant::now();
     while !holds(client) {
         if start.elapsed() > PATIENCE {
@@ -237,7 +241,10 @@ pub(crate) fn draw_more(random: &mut Random, number: usize) -> Vec<String> {
         33 => format!("ZINTERSTORE z{key} 2 z{other} z{low} WEIGHTS 2 3"),
         34 => format!("ZRANGESTORE z{key} z{other} 0 {low}"),
         35 => format!("GEOADD g{key} {low}.5 4{} place{low}", random.below(10)),
-        36 => format!("XADD x{key} NOMKSTREAM * a {number} b {}", "b".repeat(low * 20)),
+        36 => format!(
+            "XADD x{key} NOMKSTREAM * a {number} b {}",
+            "b".repeat(low * 20)
+        ),
         37 => format!("XADD x{key} {number}-{low} a 1"),
         38 => format!("XADD y{key} {id}-{number} a 1"),
         39 => format!("XDEL y{key} {id}-{low} {number}-0"),
@@ -261,7 +268,10 @@ pub(crate) fn draw_more(random: &mut Random, number: usize) -> Vec<String> {
         57 => format!("MOVE s{key} {}", random.below(DATABASES)),
         58 => format!("COPY z{key} z{other} REPLACE"),
         59 => format!("RENAME l{key} l{other}"),
-        60 => format!("COPY x{key} x{other} DB {} REPLACE", random.below(DATABASES)),
+        60 => format!(
+            "COPY x{key} x{other} DB {} REPLACE",
+            random.below(DATABASES)
+        ),
         61 => format!("GETDEL s{key}"),
         62 => format!("PEXPIRE brief{key} {}", 1 + low),
         _ => format!("HSET brief{key} a {number}"),

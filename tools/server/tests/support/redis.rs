@@ -34,7 +34,6 @@ impl Redis {
             // A file that it makes for a replica goes with it.
             .args(["--rdb-del-sync-files", "yes", "--dir"])
             .arg(std::env::temp_dir())
-            .args(["--logfile", &std::env::var("FARCORE_REDIS_LOG").unwrap_or_default()])
             .stdout(Stdio::null())
             .spawn()
             .expect("Redis");

@@ -290,7 +290,10 @@ impl Publisher {
 
     /// Begins another stream, since this one cannot go on.
     fn begin_anew(&mut self, why: &str) {
-        tracing::error!(error = why, "the stream of changes is begun anew: replicas load all data again");
+        tracing::error!(
+            error = why,
+            "the stream of changes is begun anew: replicas load all data again"
+        );
         self.drop_all(&|| ReplicaError::NoData(why.to_owned()));
         self.stop_noting();
         self.rename();
@@ -340,6 +343,14 @@ impl Publisher {
     fn welcome(&mut self, new: NewReplica) {
         let peer = new.peer;
         let (wish, wants_data_only) = (new.wish, new.said.wants_data_only);
+        // The connection that it had before has ended, though nothing may show that yet.
+        let is_it = |one: &mut Replica| {
+            let port = one.new.said.port;
+            one.new.peer.ip() == peer.ip() && port == new.said.port && port > 0
+        };
+        for before in self.replicas.extract_if(.., is_it).collect::<Vec<_>>() {
+            self.part(before, &ReplicaError::Closed);
+        }
         let mut replica = Replica::new(new);
         let shared = Arc::clone(&self.shared);
         let figures = &shared.replication.replicas.figures;
@@ -350,7 +361,9 @@ impl Publisher {
             {
                 replica.fills = fills;
                 let id = self.id();
-                replica.unsent.extend(format!("+CONTINUE {id}\r\n").into_bytes());
+                replica
+                    .unsent
+                    .extend(format!("+CONTINUE {id}\r\n").into_bytes());
                 (replica.position, replica.acknowledged) = (at, at);
                 replica.phase = Phase::Online;
                 add(&figures.partial_syncs);
@@ -379,7 +392,9 @@ impl Publisher {
             return Ok(Some(fills).filter(|fills| at < fills.end));
         }
         // It may be another one, or one that has gone and has another address now.
-        let mut windows = self.amid.iter().map(|amid| amid.fills.start..amid.fills.end);
+        let amid = self.amid.iter().map(|amid| &amid.fills);
+        let served = self.replicas.iter().filter_map(|one| one.fills.as_ref());
+        let mut windows = amid.chain(served).map(|fills| fills.start..fills.end);
         match windows.any(|window| window.contains(&at)) {
             true => Err(()),
             false => Ok(None),
@@ -460,10 +475,13 @@ impl Publisher {
 
     /// The first byte of the stream that a replica needs.
     fn needed_from(&self) -> Option<u64> {
-        let online = self.replicas.iter().filter_map(|replica| match replica.phase {
-            Phase::Waiting | Phase::Loading => None,
-            _ => Some(replica.position),
-        });
+        let online = self
+            .replicas
+            .iter()
+            .filter_map(|replica| match replica.phase {
+                Phase::Waiting | Phase::Loading => None,
+                _ => Some(replica.position),
+            });
         online.chain(self.sync.iter().map(|sync| sync.start)).min()
     }
 
@@ -496,9 +514,9 @@ impl Publisher {
         let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
         for answer in read {
             if let Answer::Key(key, read) = answer {
-                let read = read.as_ref().map(|(version, expiry_ms, payload)| {
-                    (*version, *expiry_ms, &payload[..])
-                });
+                let read = read
+                    .as_ref()
+                    .map(|(version, expiry_ms, payload)| (*version, *expiry_ms, &payload[..]));
                 let stream = (&mut self.stream, start);
                 self.writer
                     .write_read(&key, read, may_miss, stream, &mut windows);
@@ -619,7 +637,11 @@ impl Publisher {
             let bytes = behind.max(held);
             return Err(SyncError::TooLong { bytes, most });
         }
-        if !self.replicas.iter().any(|replica| matches!(replica.phase, Phase::Loading)) {
+        if !self
+            .replicas
+            .iter()
+            .any(|replica| matches!(replica.phase, Phase::Loading))
+        {
             return Err(SyncError::Disturbed("all that wanted them have gone"));
         }
         let writer = &self.writer;
@@ -680,8 +702,13 @@ impl Publisher {
         let Some(sync) = self.sync.as_mut().filter(|sync| !sync.is_gathered()) else {
             return;
         };
-        let mut loading = self.replicas.iter().filter(|one| matches!(one.phase, Phase::Loading));
-        if sync.out.is_empty() || !loading.all(|replica| replica.unsent.len() < sync.out.len().max(1)) {
+        let mut loading = self
+            .replicas
+            .iter()
+            .filter(|one| matches!(one.phase, Phase::Loading));
+        if sync.out.is_empty()
+            || !loading.all(|replica| replica.unsent.len() < sync.out.len().max(1))
+        {
             return;
         }
         for replica in self.replicas.iter_mut().filter(loading_ref) {
@@ -781,7 +808,11 @@ impl Publisher {
         }
         self.trim();
         let end = self.end();
-        let lines: Vec<_> = self.replicas.iter().map(|replica| replica.line(end)).collect();
+        let lines: Vec<_> = self
+            .replicas
+            .iter()
+            .map(|replica| replica.line(end))
+            .collect();
         let lag = port.settings.lag_s.load(Ordering::Relaxed);
         let lag = Duration::from_secs(lag.into());
         let is_good = |replica: &&Replica| {
@@ -853,7 +884,10 @@ impl Publisher {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "a filter gives references")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "a filter gives references"
+)]
 fn waiting_ref(replica: &&mut Replica) -> bool {
     matches!(replica.phase, Phase::Waiting)
 }

@@ -67,7 +67,7 @@ pub(super) struct Replica {
     pub(super) phase: Phase,
     /// The next byte of the stream that it is sent.
     pub(super) position: u64,
-    /// What is replaced in its stream.
+    /// What is replaced in its stream, until it has said that it is behind that.
     pub(super) fills: Option<Arc<Fills>>,
     /// Bytes that were not sent yet, before those of the stream.
     pub(super) unsent: Vec<u8>,
@@ -185,6 +185,10 @@ impl Replica {
         let offset = offset.and_then(|text| text.parse::<u64>().ok());
         let offset = offset.ok_or(ReplicaError::Malformed)?;
         self.acknowledged = self.acknowledged.max(offset);
+        // What it was sent and has not got, it will want again.
+        if (self.fills.as_ref()).is_some_and(|fills| fills.end <= self.acknowledged) {
+            self.fills = None;
+        }
         if matches!(self.phase, Phase::Loaded) {
             self.phase = Phase::Online;
         }
@@ -243,14 +247,15 @@ impl Replica {
                         }),
                     };
                 }
-                match &self.fills {
+                match self
+                    .fills
+                    .as_ref()
+                    .filter(|fills| fills.end > self.position)
+                {
                     Some(fills) => fills.replace(self.position, bytes, &mut self.unsent),
                     None => self.unsent.extend_from_slice(bytes),
                 }
                 self.position += bytes.len() as u64;
-                if (self.fills.as_ref()).is_some_and(|fills| fills.end <= self.position) {
-                    self.fills = None;
-                }
                 Ok(true)
             }
             _ => Ok(false),

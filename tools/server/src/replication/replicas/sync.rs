@@ -242,8 +242,7 @@ impl Sync {
                 Some((file, self.bytes))
             }
             None => {
-                self.out
-                    .extend_from_slice(self.mark.to_string().as_bytes());
+                self.out.extend_from_slice(self.mark.to_string().as_bytes());
                 None
             }
         };

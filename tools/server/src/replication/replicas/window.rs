@@ -164,14 +164,15 @@ fn ping(bytes: usize) -> Option<usize> {
     (about.saturating_sub(6)..=about).find(|&argument| of(argument) == bytes)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_filler_has_any_length_and_is_commands() {
-        for bytes in (FILLER_BYTES_MIN..3000).chain([9_999, 10_023, 10_024, 10_025, 99_999, 1 << 20]) {
+        for bytes in
+            (FILLER_BYTES_MIN..3000).chain([9_999, 10_023, 10_024, 10_025, 99_999, 1 << 20])
+        {
             let mut filled = Vec::new();
             filler(bytes, &mut filled);
             assert_eq!(filled.len(), bytes, "{}", String::from_utf8_lossy(&filled));

@@ -43,7 +43,9 @@ impl Held {
             let last = self.waiting.iter().rev().find(|one| one.leaves_absent);
             last.map(|one| one.version)
         };
-        version.or_else(gone).is_some_and(|version| version >= self.needs)
+        version
+            .or_else(gone)
+            .is_some_and(|version| version >= self.needs)
     }
 }
 
@@ -201,17 +203,24 @@ impl StreamWriter {
         let key = shown_key(fed.key);
         let mut is_expressed = true;
         let resets = match fed.body {
-            FedBody::Put { .. } | FedBody::Delete => true,
+            FedBody::Put { .. } => true,
             FedBody::Tree(effect) => replaces(&effect.op),
             _ => false,
         };
+        // Whatever has emptied it: that needs nothing of what it held.
+        let leaves_absent = match fed.body {
+            FedBody::Delete => true,
+            FedBody::Tree(effect) => effect.after == 0,
+            _ => false,
+        };
+        let resets = resets || leaves_absent;
         let of = Some((Arc::clone(&stored), fed.version, resets));
         self.add(of, number, |out| match fed.body {
             FedBody::Put { value, expiry_ms } => match expiry_ms {
                 None => out(&[b"SET", key, value]),
                 Some(at) => out(&[b"SET", key, value, b"PXAT", at.to_string().as_bytes()]),
             },
-            FedBody::Delete => out(&[b"UNLINK", key]),
+            _ if leaves_absent => out(&[b"UNLINK", key]),
             FedBody::Expire { expiry_ms } => match expiry_ms {
                 None => out(&[b"PERSIST", key]),
                 Some(at) => out(&[b"PEXPIREAT", key, at.to_string().as_bytes()]),
@@ -242,11 +251,7 @@ impl StreamWriter {
             held.waiting.push(Waiting {
                 version: fed.version,
                 resets,
-                leaves_absent: match fed.body {
-                    FedBody::Delete => true,
-                    FedBody::Tree(effect) => effect.after == 0,
-                    _ => false,
-                },
+                leaves_absent,
                 commands: bytes,
             });
         }
