@@ -91,7 +91,7 @@ enum Change {
     Replica(ReplicaChange),
 }
 
-/// What a setting about the server that this one follows becomes.
+/// What a setting of replication becomes.
 #[derive(Clone)]
 enum ReplicaChange {
     ReadOnly(bool),
@@ -101,6 +101,15 @@ enum ReplicaChange {
     Timeout(u64),
     User(String),
     Password(Zeroizing<String>),
+    /// Bytes that are kept for replicas, and that these may be behind.
+    Backlog(u64),
+    Behind(u64),
+    /// Replicas without which clients may not write.
+    Least(u32),
+    /// In seconds.
+    Lag(u32),
+    /// Slow replicas have writers wait.
+    Waits(bool),
 }
 
 impl std::fmt::Debug for ReplicaChange {
@@ -114,7 +123,17 @@ impl ReplicaChange {
     fn is_of(name: &str) -> bool {
         name.starts_with("replica-")
             || name.starts_with("slave-")
-            || matches!(name, "repl-timeout" | "masteruser" | "masterauth")
+            || name.starts_with("min-replicas-")
+            || name.starts_with("min-slaves-")
+            || matches!(
+                name,
+                "repl-timeout"
+                    | "masteruser"
+                    | "masterauth"
+                    | "repl-backlog-size"
+                    | "client-output-buffer-limit"
+                    | "slow-replicas"
+            )
     }
 
     /// The change that a value means, or why it is refused.
@@ -130,19 +149,52 @@ impl ReplicaChange {
             "replica-serve-stale-data" | "slave-serve-stale-data" => {
                 Self::ServesStale(is_yes(value)?)
             }
+            "slow-replicas" => match &value.to_ascii_lowercase()[..] {
+                b"wait" => Self::Waits(true),
+                b"drop" => Self::Waits(false),
+                _ => return Err("argument must be 'drop' or 'wait'".to_owned()),
+            },
+            "repl-backlog-size" => {
+                let bytes = memory_size(value).filter(|bytes| *bytes > 0);
+                Self::Backlog(bytes.ok_or("argument must be a memory value")?)
+            }
+            "client-output-buffer-limit" => Self::Behind(limit_of_replicas(text()?)?),
             "masteruser" => Self::User(text()?.to_owned()),
             "masterauth" => Self::Password(text()?.to_owned().into()),
             name => {
                 let number = number(least..=i64::from(i32::MAX))?;
                 match name {
                     "repl-timeout" => Self::Timeout(u64::try_from(number).unwrap_or(1)),
+                    "min-replicas-to-write" | "min-slaves-to-write" => {
+                        Self::Least(u32::try_from(number).unwrap_or(0))
+                    }
+                    "min-replicas-max-lag" | "min-slaves-max-lag" => {
+                        Self::Lag(u32::try_from(number).unwrap_or(0))
+                    }
                     _ => Self::Priority(u32::try_from(number).unwrap_or(0)),
                 }
             }
         })
     }
 
-    fn make(self, settings: &mut Settings) {
+    fn make(self, shared: &Shared) {
+        let replication = &shared.replication;
+        let replicas = &replication.replicas.settings;
+        // ORDERING: relaxed, as all of them; who reads one late does so once more.
+        match self {
+            Self::Backlog(bytes) => replicas.backlog_bytes.store(bytes, Ordering::Relaxed),
+            Self::Behind(bytes) => replicas.behind_bytes.store(bytes, Ordering::Relaxed),
+            Self::Least(count) => replicas.least.store(count, Ordering::Relaxed),
+            Self::Lag(seconds) => replicas.lag_s.store(seconds, Ordering::Relaxed),
+            Self::Waits(waits) => replicas.waits.store(waits, Ordering::Relaxed),
+            change => replication.change(&shared.saving.refusals, |state| {
+                change.make_of_link(&mut state.settings);
+            }),
+        }
+        replication.look_at_replicas(&shared.saving.refusals);
+    }
+
+    fn make_of_link(self, settings: &mut Settings) {
         match self {
             Self::ReadOnly(is_read_only) => settings.is_read_only = is_read_only,
             Self::ServesStale(serves) => settings.serves_stale = serves,
@@ -150,7 +202,44 @@ impl ReplicaChange {
             Self::Timeout(seconds) => settings.timeout_s = seconds,
             Self::User(user) => settings.user = user,
             Self::Password(password) => settings.password = password,
+            Self::Backlog(_) | Self::Behind(_) | Self::Least(_) | Self::Lag(_) | Self::Waits(_) => {
+            }
         }
+    }
+}
+
+/// The hard limit of replicas, of limits that are given as Redis has them: a class, its hard limit,
+/// its soft limit and seconds, of each. Those of other classes stay as they are.
+fn limit_of_replicas(text: &str) -> std::result::Result<u64, String> {
+    let words: Vec<_> = text.split_ascii_whitespace().collect();
+    let wrong = "Wrong number of arguments in buffer limit configuration.".to_owned();
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err(wrong);
+    }
+    let mut limit = None;
+    for class in words.chunks(4) {
+        let sizes = [class[1], class[2]].map(|size| memory_size(size.as_bytes()));
+        let [Some(hard), Some(_)] = sizes else {
+            return Err(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+                    .to_owned(),
+            );
+        };
+        match class[0] {
+            "replica" | "slave" => limit = Some(hard),
+            "normal" | "pubsub" => {}
+            _ => {
+                return Err(
+                    "Invalid client class specified in buffer limit configuration.".to_owned(),
+                );
+            }
+        }
+    }
+    match limit {
+        // As Redis, for which it is without limit then.
+        Some(0) => Ok(u64::MAX),
+        Some(bytes) => Ok(bytes),
+        None => Err("only the limit of the class 'replica' can be set".to_owned()),
     }
 }
 
@@ -264,10 +353,7 @@ impl Change {
             }
             Self::SavePoints(points) => shared.saving.set_save_points(points),
             Self::StopsWrites(stops) => shared.saving.set_stops_writes(stops),
-            Self::Replica(change) => {
-                let refusals = &shared.saving.refusals;
-                (shared.replication).change(refusals, |state| change.make(&mut state.settings));
-            }
+            Self::Replica(change) => change.make(shared),
             Self::Keepalive(seconds) => shared.keepalive.set(seconds),
             Self::Memory(limit) => {
                 let used_bytes = MemoryFigures::of(shared).limited_bytes();

@@ -49,7 +49,8 @@ fn promote(call: &mut Call<'_>) -> Flow {
     call.task(move |core, output, protocol| async move {
         if let Some(link) = shared.replication.cut() {
             link.ended.wait(&core).await;
-            // Changes are in the stream before clients may make some.
+            // The stream has another name from here on, and has changes before clients make some.
+            shared.replication.rename();
             let mut leads = CoreAnswers::new();
             if let Err(error) = publisher::lead(&shared, leads.expect()) {
                 tracing::warn!(%error, "no replica can go on here");

@@ -1,11 +1,12 @@
 //! What `INFO replication`, `ROLE` and `CONFIG GET` show.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::state::{Phase, State};
 use crate::cores::shared::Shared;
 use crate::figures::lines::line;
-use crate::replication::replicas::port::ReplicaLine;
+use crate::replication::replicas::port::{ONLINE, ReplicaLine};
 use crate::resp::Writer;
 
 /// The settings of `CONFIG GET`: name and value. Each has Redis's older name, too.
@@ -18,7 +19,37 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("masterauth", settings.password.to_string()),
         ("repl-timeout", settings.timeout_s.to_string()),
     ];
+    let replicas = &shared.replication.replicas.settings;
+    // ORDERING: relaxed; they are settings.
+    let behind = replicas.behind_bytes.load(Ordering::Relaxed);
+    let behind = if behind == u64::MAX { 0 } else { behind };
+    let waits = replicas.waits.load(Ordering::Relaxed);
+    all.extend([
+        (
+            "repl-backlog-size",
+            replicas.backlog_bytes.load(Ordering::Relaxed).to_string(),
+        ),
+        (
+            "client-output-buffer-limit",
+            format!("normal 0 0 0 slave {behind} {behind} 0 pubsub 33554432 8388608 60"),
+        ),
+        (
+            "slow-replicas",
+            if waits { "wait" } else { "drop" }.to_owned(),
+        ),
+        ("repl-diskless-sync", "yes".to_owned()),
+    ]);
     for pair in [
+        of(
+            "min-replicas-to-write",
+            "min-slaves-to-write",
+            replicas.least.load(Ordering::Relaxed).to_string(),
+        ),
+        of(
+            "min-replicas-max-lag",
+            "min-slaves-max-lag",
+            replicas.lag_s.load(Ordering::Relaxed).to_string(),
+        ),
         of(
             "replica-read-only",
             "slave-read-only",
@@ -93,12 +124,12 @@ fn write_replicas(shared: &Shared, text: &mut String) {
     line(text, "connected_slaves", replicas.len());
     let settings = &shared.replication.replicas.settings;
     if settings.least.load(Ordering::Relaxed) > 0 {
-        let lag = u64::from(settings.lag_s.load(Ordering::Relaxed));
-        let is_good =
-            |one: &&ReplicaLine| one.state == "online" && one.heard.elapsed().as_secs() <= lag;
-        let good = replicas.iter().filter(is_good).count();
+        let lag = Duration::from_secs(settings.lag_s.load(Ordering::Relaxed).into());
+        let good = shared.replication.replicas.good(lag);
         line(text, "min_slaves_good_slaves", good);
     }
+    let behind = replicas.iter().map(|replica| replica.behind).max();
+    line(text, "replicas_behind_bytes", behind.unwrap_or(0));
     for (place, replica) in replicas.iter().enumerate() {
         let ReplicaLine {
             host,
@@ -106,7 +137,7 @@ fn write_replicas(shared: &Shared, text: &mut String) {
             state,
             offset,
             heard,
-            ..
+            behind: _,
         } = replica;
         let lag = heard.elapsed().as_secs();
         line(
@@ -194,7 +225,7 @@ pub(crate) fn write_role(shared: &Shared, writer: &mut Writer<'_>) {
         None => {
             let replicas = shared.replication.replicas.lines().clone();
             let online: Vec<_> = (replicas.iter())
-                .filter(|replica| replica.state == "online")
+                .filter(|replica| replica.state == ONLINE)
                 .collect();
             writer.array(3);
             writer.bulk(b"master");

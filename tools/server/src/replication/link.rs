@@ -14,6 +14,7 @@ use super::handshake::{Begin, greet};
 use super::history::{History, Position, StreamId};
 use super::inlet::Inlet;
 use super::load::{End, Load};
+use super::replicas::publisher;
 use super::settings::Settings;
 use super::source::Source;
 use super::state::{Link, Phase, State};
@@ -30,6 +31,8 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 /// Pauses after a link has ended: the first one, and the longest, each more or less by a half.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MOST: Duration = Duration::from_secs(20);
+/// How often a link that applies nothing looks whether it goes on.
+const PAUSE_LOOK: Duration = Duration::from_millis(10);
 /// How long commands that were passed on may take when a link ends.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -73,6 +76,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result
         failed.map_or(Ok(true), Err)
     });
     if matches!(follows, Ok(true)) {
+        publisher::relay(shared);
         for core in &shared.cores {
             core.send(Message::EndWaits { start: 0 });
         }
@@ -375,7 +379,11 @@ impl Follower {
     ) -> Result<std::convert::Infallible, LinkError> {
         let names = self.shared.streamed.clone();
         let mut stream = Stream::new(position, names, &mut inlet.out);
-        self.note_applied(&stream);
+        self.shared
+            .replication
+            .replicas
+            .begin_relay(position.offset);
+        self.note_applied(&mut stream);
         self.note_phase(Phase::Connected);
         let Err(mut error) = self.pass_on(source, &mut inlet, &mut stream);
         // The position is behind all that was passed on, unless a command of it fails.
@@ -384,7 +392,7 @@ impl Follower {
             let settled = stream.settle(inlet.answered(), inlet.take_failed());
             error = drained.and(settled).err().unwrap_or(error);
         }
-        self.note_applied(&stream);
+        self.note_applied(&mut stream);
         // What was passed on behind it is applied, or not.
         if matches!(error, LinkError::Inlet | LinkError::NotApplied { .. }) {
             self.change_state(|state| state.history.is_resumable = false);
@@ -401,7 +409,14 @@ impl Follower {
         let figures = Arc::clone(&self.shared);
         let figures = &figures.replication.figures;
         let (mut said, mut has_failed, mut passed_over) = (None::<Instant>, false, 0);
+        let replicas = &Arc::clone(&self.shared);
+        let replicas = &replicas.replication.replicas;
         loop {
+            if replicas.wants_pause() {
+                let paused = self.pause(source, inlet, stream);
+                replicas.note_paused(false);
+                paused?;
+            }
             inlet.exchange()?;
             for fault in stream.settle(inlet.answered(), inlet.take_failed())? {
                 add(&figures.failed, 1);
@@ -453,8 +468,44 @@ impl Follower {
         }
     }
 
+    /// Passes on what was applied to those that follow this server, now or once it leads.
+    fn relay(&self, stream: &mut Stream) {
+        let replicas = &self.shared.replication.replicas;
+        stream.take_applied(|bytes| replicas.relay(bytes));
+    }
+
+    /// Applies nothing while replicas get all data, so that these are of one moment.
+    fn pause(
+        &self,
+        source: &mut Source,
+        inlet: &mut Inlet,
+        stream: &mut Stream,
+    ) -> Result<(), LinkError> {
+        let replicas = &self.shared.replication.replicas;
+        self.drain(inlet)?;
+        for _ in stream.settle(inlet.answered(), inlet.take_failed())? {
+            add(&self.shared.replication.figures.failed, 1);
+        }
+        self.note_applied(stream);
+        replicas.note_paused(true);
+        let mut said = None::<Instant>;
+        while replicas.wants_pause() {
+            if said.is_none_or(|said| said.elapsed() >= ACKNOWLEDGE) {
+                said = Some(Instant::now());
+                let offset = stream.applied().offset.to_string();
+                source.send(&[b"REPLCONF", b"ACK", offset.as_bytes()]);
+            }
+            source.flush()?;
+            source.rest();
+            self.check_stop()?;
+            self.wait(&[source.interest(false)], PAUSE_LOOK);
+        }
+        Ok(())
+    }
+
     /// Notes how far the stream was applied.
-    fn note_applied(&self, stream: &Stream) {
+    fn note_applied(&self, stream: &mut Stream) {
+        self.relay(stream);
         let figures = &self.shared.replication.figures;
         set(&figures.read, stream.read());
         let applied = stream.applied();

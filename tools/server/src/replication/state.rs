@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::history::{History, StreamId};
 use super::replicas::port::ReplicasPort;
@@ -149,11 +149,19 @@ impl Replication {
     pub(crate) fn promote(&self, refusals: &Refusals) {
         self.change(refusals, |state| {
             if state.link.is_none() {
-                state.history.rename(StreamId::random());
                 state.history.is_resumable = false;
                 state.is_partial = false;
             }
         });
+    }
+
+    /// Gives the stream a new identity, once its link has ended: replicas that had the one before
+    /// go on.
+    pub(crate) fn rename(&self) {
+        let mut state = self.state();
+        if state.link.is_none() {
+            state.history.rename(StreamId::random());
+        }
     }
 
     /// The offset that is shown: of the stream that replicas get, or of what was applied.
@@ -164,7 +172,9 @@ impl Replication {
     }
 
     /// Has writes be refused if fewer replicas than wanted were heard lately.
-    pub(crate) fn note_good(&self, refusals: &Refusals, good: usize) {
+    pub(crate) fn look_at_replicas(&self, refusals: &Refusals) {
+        let lag = self.replicas.settings.lag_s.load(Ordering::Relaxed);
+        let good = self.replicas.good(Duration::from_secs(lag.into()));
         let least = self.replicas.settings.least.load(Ordering::Relaxed);
         let is_lacking = usize::try_from(least).is_ok_and(|least| good < least);
         refusals.set_unfollowed(is_lacking && self.state().link.is_none());

@@ -68,6 +68,9 @@ pub(super) struct Stream {
     applied: Position,
     is_in_transaction: bool,
     under_way: VecDeque<UnderWay>,
+    /// Bytes that were read and are not relayed: those behind this offset.
+    raw: Vec<u8>,
+    relayed: u64,
     /// The source wants to know the position once it is here.
     asked_at: Option<u64>,
     /// The commands that a source may send.
@@ -95,6 +98,8 @@ impl Stream {
             applied: position,
             is_in_transaction: false,
             under_way: VecDeque::new(),
+            raw: Vec::new(),
+            relayed: position.offset,
             asked_at: None,
             names,
             passed_over: 0,
@@ -196,7 +201,20 @@ impl Stream {
         })
     }
 
+    /// The bytes that were applied and not relayed.
+    pub(super) fn take_applied(&mut self, relay: impl FnOnce(&[u8])) {
+        let bytes = self.applied.offset - self.relayed;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let bytes = bytes.min(self.raw.len());
+        if bytes > 0 {
+            relay(&self.raw[..bytes]);
+            self.raw.drain(..bytes);
+            self.relayed = self.applied.offset;
+        }
+    }
+
     fn take(&mut self, kind: Kind, bytes: &[u8], out: &mut Outgoing) {
+        self.raw.extend_from_slice(bytes);
         self.read.offset += bytes.len() as u64;
         match kind {
             Kind::Begin => self.is_in_transaction = true,

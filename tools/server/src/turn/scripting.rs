@@ -12,7 +12,7 @@ use farcore_script::{Event, Step};
 use crate::commands::{self, Call, CalledKeys, Flow};
 use crate::conn::connection::{Connection, ReplyMode};
 use crate::cores::message::{KilledScripts, Message};
-use crate::durability::READ_ONLY;
+use crate::durability::{READ_ONLY, UNFOLLOWED};
 use crate::exec::script_run::{Called, Next, ScriptRun};
 use crate::exec::transaction::QUEUE_BYTES_MAX;
 use crate::limits::{SECTION_NS, SPARE_BYTES_MAX};
@@ -326,7 +326,11 @@ impl Serving {
         if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
-        if called.writes && !connection.is_inner() && self.shared.saving.refusals.is_read_only() {
+        let refusals = &self.shared.saving.refusals;
+        if called.writes && !run.has_written && refusals.is_unfollowed() {
+            return Err(UNFOLLOWED.to_owned());
+        }
+        if called.writes && !connection.is_inner() && refusals.is_read_only() {
             return Err(READ_ONLY.to_owned());
         }
         let is_full = self.shared.memory_limit.is_exceeded();

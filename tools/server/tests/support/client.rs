@@ -77,6 +77,13 @@ impl Client {
         self.read().expect("a reply before the end")
     }
 
+    /// As [`Client::ask`]; `None` if the server closes the connection before it replies.
+    pub(crate) fn try_ask<T: AsRef<[u8]>>(&mut self, arguments: &[T]) -> Option<Reply> {
+        let request = request(arguments);
+        self.stream.get_mut().write_all(&request).ok()?;
+        self.read()
+    }
+
     /// Sends words, which the reply is shown for.
     pub(crate) fn say(&mut self, words: &str) -> String {
         let words: Vec<_> = words.split(' ').collect();

@@ -25,6 +25,9 @@ pub(crate) const BEHIND_BYTES: u64 = 256 << 20;
 /// Seconds since its last word, up to which a replica counts, by default; as Redis.
 const LAG_S: u32 = 10;
 
+/// The state of a replica that gets the stream.
+pub(crate) const ONLINE: &str = "online";
+
 /// Wakes the thread.
 #[derive(Debug)]
 pub(crate) struct Bell(OwnedFd);
@@ -168,6 +171,9 @@ pub(crate) struct ReplicasPort {
     lines: Mutex<Vec<ReplicaLine>>,
     /// Changes are passed on.
     is_on: AtomicBool,
+    /// The link to the server that this one follows is to apply nothing, and does so.
+    wants_pause: AtomicBool,
+    is_paused: AtomicBool,
     pub(crate) figures: ReplicasFigures,
     pub(crate) settings: ReplicasSettings,
 }
@@ -183,6 +189,8 @@ impl ReplicasPort {
             backlog: Mutex::default(),
             lines: Mutex::default(),
             is_on: AtomicBool::new(false),
+            wants_pause: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
             figures: ReplicasFigures::default(),
             settings: ReplicasSettings::default(),
         }
@@ -231,6 +239,50 @@ impl ReplicasPort {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
+    /// Has the link apply nothing, or go on.
+    pub(super) fn pause(&self, wants: bool) {
+        // ORDERING: sequentially consistent, as all of both words: what is read of the data after
+        // the link has paused comes after what it has applied.
+        self.wants_pause.store(wants, Ordering::SeqCst);
+    }
+
+    /// True if the link is to apply nothing.
+    pub(crate) fn wants_pause(&self) -> bool {
+        self.wants_pause.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the link applies nothing, or goes on.
+    pub(crate) fn note_paused(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// True while the link applies nothing.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::SeqCst)
+    }
+
+    /// The stream of another server begins here, or goes on.
+    pub(crate) fn begin_relay(&self, offset: u64) {
+        let mut backlog = self.backlog();
+        if backlog.end() != offset {
+            backlog.begin(offset);
+        }
+    }
+
+    /// Adds bytes of the stream of another server.
+    pub(crate) fn relay(&self, bytes: &[u8]) {
+        let mut backlog = self.backlog();
+        backlog.append(bytes);
+        if !self.runs() {
+            let kept = self.settings.backlog_bytes.load(Ordering::Relaxed);
+            let from = backlog.end().saturating_sub(kept);
+            backlog.trim(from);
+        }
+        drop(backlog);
+        self.ring();
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
@@ -247,6 +299,13 @@ impl ReplicasPort {
     /// The latest bytes of the stream. Held for a moment only.
     pub(crate) fn backlog(&self) -> MutexGuard<'_, Backlog> {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many replicas were heard lately.
+    pub(crate) fn good(&self, lag: Duration) -> usize {
+        let lines = self.lines();
+        let good = |one: &&ReplicaLine| one.state == ONLINE && one.heard.elapsed() <= lag;
+        lines.iter().filter(good).count()
     }
 
     /// How far replicas are.

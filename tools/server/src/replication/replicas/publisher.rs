@@ -27,6 +27,7 @@ use super::writer::{Disturbance, StreamWriter};
 use crate::cores::answers::Answers;
 use crate::cores::shared::Shared;
 use crate::replication::history::StreamId;
+use crate::replication::state::Phase as LinkPhase;
 
 /// How often it looks at time limits, and says what it knows.
 const LOOK: Duration = Duration::from_millis(100);
@@ -223,6 +224,7 @@ impl Publisher {
             }
             self.rest(is_busy, started);
         }
+        port.pause(false);
         port.set_on(false);
         port.feed.stop();
         port.lines().clear();
@@ -245,9 +247,8 @@ impl Publisher {
                 answer,
             } => self.add_waiter(replicas, until, answer),
             Order::Lead(answer) => {
-                if self.mode == Mode::Relay {
-                    self.mode = Mode::Idle;
-                    // Replicas of the source before may come.
+                // Replicas of the source before may come.
+                if self.mode != Mode::Own {
                     if let Err(broken) = self.note_changes() {
                         tracing::warn!(error = %broken, "changes cannot be passed on");
                     }
@@ -548,6 +549,10 @@ impl Publisher {
             Some(_) => self.read_data(),
             None => self.begin_sync(),
         };
+        let waiting = |one: &Replica| matches!(one.phase, Phase::Waiting);
+        if self.sync.is_none() && !self.replicas.iter().any(waiting) {
+            self.shared.replication.replicas.pause(false);
+        }
         match stepped {
             Ok(is_busy) => is_busy,
             Err(error) => {
@@ -566,6 +571,13 @@ impl Publisher {
         }
     }
 
+    /// True if the link to the server that this one follows is up.
+    fn has_link(&self) -> bool {
+        let state = self.shared.replication.state();
+        let link = state.link.as_ref();
+        link.is_some_and(|link| link.phase == LinkPhase::Connected)
+    }
+
     fn begin_sync(&mut self) -> Result<bool, SyncError> {
         let waiting = |replica: &&mut Replica| matches!(replica.phase, Phase::Waiting);
         let Some(first) = self.replicas.iter_mut().find(waiting) else {
@@ -573,15 +585,22 @@ impl Publisher {
         };
         let takes_marks = first.new.said.takes_marks;
         if self.mode == Mode::Relay {
-            let relayed = |replica: &mut Replica| matches!(replica.phase, Phase::Waiting);
-            // As Redis, until its link is up; a replica of a replica goes on by the stream alone.
-            for mut replica in self.replicas.extract_if(.., relayed).collect::<Vec<_>>() {
-                replica.unsent.extend_from_slice(
-                    b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
-                );
-                let _ = replica.send(&self.shared.replication.replicas.backlog());
+            if !self.has_link() {
+                // As Redis.
+                let waits = |one: &mut Replica| matches!(one.phase, Phase::Waiting);
+                for mut replica in self.replicas.extract_if(.., waits).collect::<Vec<_>>() {
+                    replica.unsent.extend_from_slice(
+                        b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
+                    );
+                    let _ = replica.send(&self.shared.replication.replicas.backlog());
+                }
+                return Ok(true);
             }
-            return Ok(true);
+            let port = &self.shared.replication.replicas;
+            port.pause(true);
+            if !port.is_paused() {
+                return Ok(false);
+            }
         }
         if self.mode == Mode::Idle {
             // What has changed since changes were noted last is not in the stream.
@@ -636,6 +655,9 @@ impl Publisher {
         if behind.max(held) > most && !waits {
             let bytes = behind.max(held);
             return Err(SyncError::TooLong { bytes, most });
+        }
+        if self.mode == Mode::Relay && !self.shared.replication.replicas.is_paused() {
+            return Err(SyncError::Disturbed("the link to the source has ended"));
         }
         if !self
             .replicas
@@ -813,14 +835,8 @@ impl Publisher {
             .iter()
             .map(|replica| replica.line(end))
             .collect();
-        let lag = port.settings.lag_s.load(Ordering::Relaxed);
-        let lag = Duration::from_secs(lag.into());
-        let is_good = |replica: &&Replica| {
-            matches!(replica.phase, Phase::Online) && replica.heard.elapsed() <= lag
-        };
-        let good = self.replicas.iter().filter(is_good).count();
         *port.lines() = lines;
-        shared.replication.note_good(&shared.saving.refusals, good);
+        shared.replication.look_at_replicas(&shared.saving.refusals);
         if !self.replicas.is_empty() {
             self.idle_since = Instant::now();
         } else if self.mode == Mode::Own && self.idle_since.elapsed() > IDLE {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 
 use super::backlog::Backlog;
-use super::port::{NewReplica, ReplicaLine};
+use super::port::{NewReplica, ONLINE, ReplicaLine};
 use super::window::Fills;
 use crate::resp::{Arguments, Limits, Progress, parse};
 
@@ -118,7 +118,7 @@ impl Replica {
             state: match self.phase {
                 Phase::Waiting => "wait_bgsave",
                 Phase::Loading | Phase::Gathered(..) | Phase::Loaded => "send_bulk",
-                Phase::Online => "online",
+                Phase::Online => ONLINE,
             },
             offset: self.acknowledged,
             heard: self.heard,
