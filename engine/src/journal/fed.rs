@@ -1,16 +1,16 @@
 //! What a feed passes on: the changes of a shard as operations, not as bytes of nodes.
 //!
 //! ```text
-//! effect:  | kind:8 | tag:8 | begins:8 | 0:8 | op bytes:32 | before:64 | after:64 | answer bytes:32 |
-//!          | op | answer | removed |
+//! effect:  | kind:8 | tag:8 | begins:8 | 0:8 | op bytes:32 | before:64 | after:64 |
+//!          | answer bytes:32 | op | answer | removed |
 //! section: | number:64 | shards:16 |
 //! ```
 //!
 //! A feed has the entries of a journal, but for trees: there it has one *effect* an operation, with
 //! the operation as its client has sent it and what it has come to. Both together say what was
 //! done, also by an operation that ended midway or drew at random. What a section does on a shard
-//! is between a *section* and an *end*. Unlike a journal it has the keys that a shard has removed by
-//! itself, as deletes.
+//! is between a *section* and an *end*. Unlike a journal it has the keys that a shard has removed
+//! by itself, as deletes.
 
 use super::{Entry, EntryBody, EntryKind};
 use crate::collection::TreeKind;
@@ -137,7 +137,7 @@ pub enum FedBody<'a> {
     Long,
     /// What follows up to [`FedBody::SectionEnds`] is done under a section.
     SectionBegins {
-        /// The same in all shards of the section, and in no other one.
+        /// All shards of the section have this one, and no other section has it.
         number: u64,
         /// How many shards it is of.
         shards: u16,

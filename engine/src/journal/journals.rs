@@ -59,7 +59,7 @@ impl Journals {
         self.kept.is_none() && self.fed.is_none()
     }
 
-    /// Notes that a section begins, of a number and over so many shards, or that it ends.
+    /// Notes that a section begins, of a number and over these shards, or that it ends.
     pub(crate) fn note_section(&mut self, begins: Option<(u64, u16)>, version: Version) {
         if let Some(kept) = &mut self.kept {
             kept.end_span();

@@ -6,8 +6,8 @@
 //!
 //! - F1: what a change has noted is in a chunk before the change is answered to another core, and
 //!   at the end of the turn that has made it.
-//! - F2: chunks that wait have about [`WAITING_MAX`] bytes at most. Beyond that the notes stay at the
-//!   shard, and once these are many it accepts no changes until the reader has taken some.
+//! - F2: chunks that wait have about [`WAITING_MAX`] bytes at most. Beyond that the notes stay at
+//!   the shard, and once these are many it accepts no changes until the reader has taken some.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -10,6 +10,7 @@ mod closing;
 mod collections;
 mod expiry;
 mod faults;
+mod feeds;
 mod idle_cores;
 mod job_endings;
 mod jobs;

@@ -82,8 +82,8 @@ impl<E: Endpoint> Shard<E> {
         (self.journals.as_deref()).is_some_and(Journals::has_feed)
     }
 
-    /// A section begins, of a number and over so many shards, or it ends: what is done under it is
-    /// one step.
+    /// A section begins, with its number and how many shards it is of, or it ends: what is done
+    /// under it is one step.
     pub(in crate::shard) fn note_section(&mut self, begins: Option<(u64, u16)>) {
         if let Some(journals) = &mut self.journals {
             journals.note_section(begins, self.version);

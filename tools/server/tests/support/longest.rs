@@ -631,6 +631,15 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             command("SREM other", names('z', 2 * MANY)),
         ],
         "wait" => vec![of("0 0")],
+        "replconf" => vec![command(
+            "REPLCONF",
+            names('n', 2 * MANY)
+                .into_iter()
+                .flat_map(|_| ["capa".to_owned(), "x".to_owned()]),
+        )],
+        // It is a replica then, which no reply follows; another one is refused.
+        "psync" => vec![of("? x")],
+        "sync" => vec![of("x")],
         // The first ends what the server may follow; no source is named.
         "replicaof" | "slaveof" => vec![of("NO ONE")],
         "watch" => vec![keys(2 * MANY), keys(2 * MANY)],

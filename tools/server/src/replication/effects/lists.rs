@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use farcore::{TreeEffect, TreeOp};
 
 use super::gather::{Gather, decimal};
-use super::{Done, NoCommand, Trimmed};
+use super::parts::{Done, NoCommand, Trimmed};
 use crate::random::Numbers;
 use crate::types::kind::Kind;
 

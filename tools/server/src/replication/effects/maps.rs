@@ -3,7 +3,7 @@
 use farcore::{TreeChange, TreeEffect, TreeOp};
 
 use super::gather::Gather;
-use super::{Done, NoCommand, done};
+use super::parts::{Done, NoCommand, done};
 use crate::types::element::{Entry, entry_of, is_long_key};
 use crate::types::kind::Kind;
 

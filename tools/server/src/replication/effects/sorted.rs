@@ -12,7 +12,7 @@ use farcore::{
 
 use super::gather::{Frame, Gather, Word, decimal};
 use super::maps::Noted;
-use super::{Done, NoCommand, Trimmed, done};
+use super::parts::{Done, NoCommand, Trimmed, done};
 use crate::types::element::is_long;
 use crate::types::kind::Kind;
 use crate::types::sorted::member::{is_digest, whole_member};

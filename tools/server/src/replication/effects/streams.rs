@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use farcore::{TreeEffect, TreeOp};
 
 use super::gather::{Frame, Gather, Word, decimal};
-use super::{Done, NoCommand};
+use super::parts::{Done, NoCommand};
 use crate::types::kind::Kind;
 use crate::types::stream::changes::{Changed, ChangedGroup, Delivery, Named, SetBeside};
 use crate::types::stream::id::StreamId;

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! - M1: the changes of one shard keep their order.
-//! - M2: what was done under a section of several shards is one group. Its rows wait for each other.
-//!   Since a client gets all sections before it gives one back, no two groups wait for each other.
+//! - M2: what was done under a section of several shards is one group. Its rows wait for each
+//!   other. Since a client gets all sections before it gives one back, no two groups wait for
+//!   each other.
 //! - M3: all shards are emptied in one group, whether under sections or not.
 
 use std::collections::{HashMap, VecDeque};
@@ -235,8 +236,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Notes a part of a section that has changed nothing. A section that not all of its shards have
-    /// given has such parts alone, and is forgotten later.
+    /// Notes a part of a section that has changed nothing. A section that not all of its shards
+    /// have given has such parts alone, and is forgotten later.
     fn note_empty(&mut self, number: u64) {
         if self.empty_parts.len() >= EMPTY_PARTS_MAX {
             self.empty_parts

@@ -98,7 +98,7 @@ pub(crate) struct NewReplica {
 #[derive(Debug)]
 pub(crate) enum Order {
     Serve(NewReplica),
-    /// Answer how many replicas have the stream up to now, once these are so many or it is late.
+    /// Answer how many replicas have the stream up to now, once these are enough or it is late.
     Wait {
         replicas: usize,
         until: Option<Instant>,

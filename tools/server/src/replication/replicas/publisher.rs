@@ -77,7 +77,7 @@ pub(crate) fn serve(shared: &Arc<Shared>, replica: NewReplica) -> io::Result<()>
     Ok(())
 }
 
-/// Answers how many replicas have the stream up to now, once these are so many or it is late.
+/// Answers how many replicas have the stream up to now, once these are enough or it is late.
 pub(crate) fn wait(
     shared: &Shared,
     (replicas, until): (usize, Option<Instant>),

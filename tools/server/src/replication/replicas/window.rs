@@ -143,7 +143,7 @@ impl Fills {
     }
 }
 
-/// Adds commands of so many bytes that do nothing.
+/// Adds commands that do nothing, `bytes` in all.
 fn filler(bytes: usize, into: &mut Vec<u8>) {
     debug_assert!(bytes >= FILLER_BYTES_MIN);
     match ping(bytes) {
@@ -157,7 +157,7 @@ fn filler(bytes: usize, into: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of the argument of a `PING` of so many bytes, if there is one.
+/// Bytes of the argument of a `PING` that has `bytes` in all, if there is one.
 fn ping(bytes: usize) -> Option<usize> {
     let of = |argument: usize| 18 + argument.to_string().len() + 1 + argument;
     let about = bytes.checked_sub(20)?;
