@@ -95,6 +95,7 @@ pub(crate) fn on_first_core<F: Future<Output = ()> + 'static>(
         (
             engine.reporter(),
             engine.durability(),
+            engine.feed(),
             engine.value_bytes_max(),
         ),
         (String::new(), 0),
