@@ -20,10 +20,15 @@ const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// Adds a command as it is sent.
 pub(super) fn write_command(words: &[&[u8]], into: &mut Vec<u8>) {
-    // A vector takes all that is written.
-    let _ = write!(into, "*{}\r\n", words.len());
+    let mut digits = itoa::Buffer::new();
+    let mut head = |kind, count: usize, into: &mut Vec<u8>| {
+        into.push(kind);
+        into.extend_from_slice(digits.format(count).as_bytes());
+        into.extend_from_slice(b"\r\n");
+    };
+    head(b'*', words.len(), into);
     for word in words {
-        let _ = write!(into, "${}\r\n", word.len());
+        head(b'$', word.len(), into);
         into.extend_from_slice(word);
         into.extend_from_slice(b"\r\n");
     }

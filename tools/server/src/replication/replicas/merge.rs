@@ -121,6 +121,14 @@ impl Row {
     }
 }
 
+/// True if an entry may belong together with others.
+fn is_of_several(body: &FedBody<'_>) -> bool {
+    matches!(
+        body,
+        FedBody::SectionBegins { .. } | FedBody::SectionEnds | FedBody::Clear
+    )
+}
+
 /// The changes of all shards.
 #[derive(Debug)]
 pub(super) struct Merge {
@@ -169,6 +177,16 @@ impl Merge {
             for shard in 0..self.rows.len() {
                 loop {
                     let row = &self.rows[shard];
+                    // Most changes are steps of their own.
+                    if let Some((fed, end)) = row.entry((0, row.at))?
+                        && !fed.has_more
+                        && !is_of_several(&fed.body)
+                    {
+                        group(std::slice::from_ref(&fed));
+                        self.rows[shard].pass(end, |chunk| give_back(shard, chunk));
+                        is_busy = true;
+                        continue;
+                    }
                     let end = match row.next()? {
                         Next::Step(end) | Next::Alone(end) => end,
                         Next::Part { number, end, .. } if number < self.whole_sections => end,

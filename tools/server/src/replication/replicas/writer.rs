@@ -141,6 +141,14 @@ impl StreamWriter {
         (stream, start): (&mut Vec<u8>, u64),
         windows: &mut [&mut Window],
     ) {
+        if let [fed] = changes
+            && windows.is_empty()
+            && self.held.is_empty()
+            && self.read.is_empty()
+            && self.write_plain(fed, stream)
+        {
+            return;
+        }
         self.commands.clear();
         self.parts.clear();
         let mut is_cleared = false;
@@ -163,6 +171,23 @@ impl StreamWriter {
             }
         }
         self.write((stream, start), windows);
+    }
+
+    /// Writes a change of a plain value that comes alone; false if it is of another kind.
+    fn write_plain(&mut self, fed: &Fed<'_>, stream: &mut Vec<u8>) -> bool {
+        if !matches!(
+            fed.body,
+            FedBody::Put { .. } | FedBody::Delete | FedBody::Expire { .. }
+        ) {
+            return false;
+        }
+        let Some(number) = self.number_of(fed.key) else {
+            return false;
+        };
+        select(&mut self.selected, number, stream);
+        write_plain(shown_key(fed.key), &fed.body, &mut |words| {
+            write_command(words, stream);
+        })
     }
 
     fn drop_held(&mut self) {
@@ -216,19 +241,11 @@ impl StreamWriter {
         let resets = resets || leaves_absent;
         let of = Some((Arc::clone(&stored), fed.version, resets));
         self.add(of, number, |out| match fed.body {
-            FedBody::Put { value, expiry_ms } => match expiry_ms {
-                None => out(&[b"SET", key, value]),
-                Some(at) => out(&[b"SET", key, value, b"PXAT", at.to_string().as_bytes()]),
-            },
             _ if leaves_absent => out(&[b"UNLINK", key]),
-            FedBody::Expire { expiry_ms } => match expiry_ms {
-                None => out(&[b"PERSIST", key]),
-                Some(at) => out(&[b"PEXPIREAT", key, at.to_string().as_bytes()]),
-            },
             FedBody::Tree(effect) => {
                 is_expressed = effects::commands(key, &effect, out).is_ok();
             }
-            _ => is_expressed = false,
+            body => is_expressed = write_plain(key, &body, out),
         });
         if !is_expressed {
             // What was written of it is not sent.
@@ -383,6 +400,28 @@ impl StreamWriter {
         }
         self.write((stream, start), windows);
     }
+}
+
+/// Writes a change of a plain value; false if it is of another kind.
+fn write_plain(key: &[u8], body: &FedBody<'_>, out: &mut dyn FnMut(&[&[u8]])) -> bool {
+    let mut digits = itoa::Buffer::new();
+    match *body {
+        FedBody::Put {
+            value,
+            expiry_ms: None,
+        } => out(&[b"SET", key, value]),
+        FedBody::Put {
+            value,
+            expiry_ms: Some(at),
+        } => out(&[b"SET", key, value, b"PXAT", digits.format(at).as_bytes()]),
+        FedBody::Delete => out(&[b"UNLINK", key]),
+        FedBody::Expire { expiry_ms: None } => out(&[b"PERSIST", key]),
+        FedBody::Expire {
+            expiry_ms: Some(at),
+        } => out(&[b"PEXPIREAT", key, digits.format(at).as_bytes()]),
+        _ => return false,
+    }
+    true
 }
 
 /// True if an operation needs nothing of what the key held.
