@@ -338,23 +338,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let changes = has_changed && op.is_change();
         let made = match changes || op.replaces() && found.is_some() {
-            true => {
-                self.begin_tree_step();
-                let made = self.make_change(lane, request, (&op, &change), buffers);
-                let effect = TreeEffect {
-                    kind: change.kind,
-                    tag,
-                    begins: !change.goes_on,
-                    before: change.kind.elements(before.count),
-                    after: change.kind.elements(root.count),
-                    op,
-                    answer: &buffers.answer,
-                    removed: &buffers.work.notes.removed,
-                };
-                let version = made.as_ref().ok().copied();
-                self.end_tree_step(request, version, effect, &buffers.work.notes);
-                made
-            }
+            true => self.make_noted(lane, request, (&op, &change, before), buffers),
             false => Ok(version),
         };
         let version = match made {
@@ -365,6 +349,31 @@ impl<E: Endpoint> Shard<E> {
         let answer = answer_of(answer, version, &buffers.answer);
         answers.answer(lane, request.token, answer);
         Ok(Step::Done)
+    }
+
+    /// Changes a collection that had this root, and notes that.
+    fn make_noted(
+        &mut self,
+        lane: ReplyTo,
+        request: &Request<'_>,
+        (op, change, before): (&TreeOp<'_>, &TreeChange, TreeRoot),
+        buffers: &mut TreeBuffers,
+    ) -> Result<Version, NoRoom> {
+        self.begin_tree_step();
+        let made = self.make_change(lane, request, (op, change), buffers);
+        let effect = TreeEffect {
+            kind: change.kind,
+            tag: change.tag,
+            begins: !change.goes_on,
+            before: change.kind.elements(before.count),
+            after: change.kind.elements(change.root.count),
+            op: *op,
+            answer: &buffers.answer,
+            removed: &buffers.work.notes.removed,
+        };
+        let version = made.as_ref().ok().copied();
+        self.end_tree_step(request, version, effect, &buffers.work.notes);
+        made
     }
 
     fn count_operation(&self, op: &TreeOp<'_>) {

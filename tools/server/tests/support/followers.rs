@@ -200,6 +200,7 @@ pub(crate) fn write_until(
 }
 
 /// A command that changes something, or not, of more kinds than [`draw`] has.
+#[expect(clippy::too_many_lines, reason = "one arm per command")]
 pub(crate) fn draw_more(random: &mut Random, number: usize) -> Vec<String> {
     let (key, other) = (random.below(KEYS), random.below(KEYS));
     let (low, score, id) = (random.below(20), random.below(1000), random.below(100) + 1);

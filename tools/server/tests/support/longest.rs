@@ -633,9 +633,7 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         "wait" => vec![of("0 0")],
         "replconf" => vec![command(
             "REPLCONF",
-            names('n', 2 * MANY)
-                .into_iter()
-                .flat_map(|_| ["capa".to_owned(), "x".to_owned()]),
+            names('n', 2 * MANY).flat_map(|_| ["capa".to_owned(), "x".to_owned()]),
         )],
         // It is a replica then, which no reply follows; another one is refused.
         "psync" => vec![of("? x")],

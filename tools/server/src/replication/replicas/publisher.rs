@@ -21,7 +21,7 @@ use super::merge::{Merge, MergeError};
 use super::port::{NewReplica, Order, Wish};
 use super::reader::{Answer, ReadError, Reader};
 use super::replica::{Phase, Replica, ReplicaError};
-use super::sync::{Sync, SyncError};
+use super::sync::{Finished, Sync, SyncError};
 use super::window::Fills;
 use super::writer::{Disturbance, StreamWriter};
 use crate::cores::answers::Answers;
@@ -248,10 +248,10 @@ impl Publisher {
             } => self.add_waiter(replicas, until, answer),
             Order::Lead(answer) => {
                 // Replicas of the source before may come.
-                if self.mode != Mode::Own {
-                    if let Err(broken) = self.note_changes() {
-                        tracing::warn!(error = %broken, "changes cannot be passed on");
-                    }
+                if self.mode != Mode::Own
+                    && let Err(broken) = self.note_changes()
+                {
+                    tracing::warn!(error = %broken, "changes cannot be passed on");
                 }
                 drop(answer);
             }
@@ -470,8 +470,9 @@ impl Publisher {
         }
         let most = settings.behind_bytes.load(Ordering::Relaxed);
         let end = self.end();
-        let starts = self.needed_from();
-        starts.is_some_and(|start| end - start >= most)
+        let online = self.replicas.iter();
+        let online = online.filter(|one| !matches!(one.phase, Phase::Waiting | Phase::Loading));
+        online.map(|one| one.position).any(|at| end - at >= most)
     }
 
     /// The first byte of the stream that a replica needs.
@@ -538,9 +539,7 @@ impl Publisher {
             let reader = self.reader.iter_mut();
             reader.for_each(|reader| reader.want_key(Arc::clone(&key)));
         }
-        let reader = self.reader.iter_mut();
-        reader.map(Reader::send).collect::<Result<(), _>>()?;
-        Ok(())
+        Ok(self.reader.iter_mut().try_for_each(Reader::send)?)
     }
 
     /// Goes on with the full synchronisation, or begins one that is wanted.
@@ -620,6 +619,8 @@ impl Publisher {
             if replica.new.said.takes_marks != takes_marks {
                 continue;
             }
+            // A file has one place for all who read it.
+            let is_last = !takes_marks;
             if matches!(replica.new.wish, Wish::Stream(..)) {
                 let line = format!("+FULLRESYNC {id} {start}\r\n");
                 replica.unsent.extend(line.into_bytes());
@@ -628,15 +629,20 @@ impl Publisher {
                 replica.unsent.extend(sync.mark_line().into_bytes());
             }
             replica.phase = Phase::Loading;
+            if is_last {
+                break;
+            }
         }
         tracing::info!(start, "all data are read for replicas");
         self.sync = Some(sync);
         Ok(true)
     }
 
-    fn read_data(&mut self) -> Result<bool, SyncError> {
-        let Some(sync) = &mut self.sync else {
-            return Ok(false);
+    /// # Errors
+    /// The full synchronisation must not go on.
+    fn check_sync(&mut self) -> Result<(), SyncError> {
+        let Some(sync) = &self.sync else {
+            return Ok(());
         };
         match self.writer.disturbance.take() {
             None => {}
@@ -651,8 +657,7 @@ impl Publisher {
         let most = settings.behind_bytes.load(Ordering::Relaxed);
         let behind = self.shared.replication.replicas.backlog().end() - sync.start;
         let held = sync.window.held_bytes() as u64;
-        let waits = settings.waits.load(Ordering::Relaxed);
-        if behind.max(held) > most && !waits {
+        if behind.max(held) > most {
             let bytes = behind.max(held);
             return Err(SyncError::TooLong { bytes, most });
         }
@@ -666,6 +671,14 @@ impl Publisher {
         {
             return Err(SyncError::Disturbed("all that wanted them have gone"));
         }
+        Ok(())
+    }
+
+    fn read_data(&mut self) -> Result<bool, SyncError> {
+        self.check_sync()?;
+        let Some(sync) = &mut self.sync else {
+            return Ok(false);
+        };
         let writer = &self.writer;
         let is_busy = sync.step(|key| writer.number_of(key))?;
         // After it all changes are taken that what was read may have.
@@ -682,9 +695,19 @@ impl Publisher {
         let Some(sync) = self.sync.take_if(|sync| sync.has_all() && !may_miss) else {
             return Ok(is_busy);
         };
-        // What was noted by now is in the window: nothing of it waits.
-        let (is_gathered, start) = (sync.is_gathered(), sync.start);
-        let (mut gathered, rest, window) = sync.finish()?;
+        self.end_data(sync)?;
+        Ok(true)
+    }
+
+    /// Has replicas that have loaded all data go on with the stream. All changes that the data may
+    /// have are in the window.
+    fn end_data(&mut self, sync: Sync) -> Result<(), SyncError> {
+        let start = sync.start;
+        let Finished {
+            mut gathered,
+            rest,
+            window,
+        } = sync.finish()?;
         let end = self.end();
         let fills = Arc::new(window.fills((start, end)));
         let figures = &self.shared.replication.replicas.figures;
@@ -693,29 +716,18 @@ impl Publisher {
             (replica.position, replica.acknowledged) = (start, start);
             replica.fills = Some(Arc::clone(&fills));
             add(&figures.full_syncs);
-            replica.phase = match &mut gathered {
+            replica.phase = match gathered.take() {
+                // There is one replica then.
                 Some((file, length)) => {
                     replica.unsent.extend(format!("${length}\r\n").into_bytes());
-                    let file = file.try_clone();
-                    Phase::Gathered(file.map_err(|error| SyncError::Gather { error })?, *length)
+                    Phase::Gathered(file, length)
                 }
                 None if replica.new.said.wants_data_only => Phase::Online,
                 None => Phase::Loaded,
             };
-            if is_gathered {
-                // Its file has one place for all who read it.
-                break;
-            }
-        }
-        if is_gathered {
-            // Others wait for a file of their own.
-            for replica in self.replicas.iter_mut().filter(loading_ref) {
-                replica.phase = Phase::Waiting;
-                replica.unsent.clear();
-            }
         }
         tracing::info!(start, end, "all data are read");
-        Ok(true)
+        Ok(())
     }
 
     /// Gives what was read of the data to the replicas that load them, as fast as the slowest one
@@ -900,10 +912,6 @@ impl Publisher {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "a filter gives references"
-)]
 fn waiting_ref(replica: &&mut Replica) -> bool {
     matches!(replica.phase, Phase::Waiting)
 }

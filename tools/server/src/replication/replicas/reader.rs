@@ -213,9 +213,8 @@ impl Reader {
                 _ => None,
             },
             Some(Question::Page) => {
-                let next = match values.next() {
-                    Some(Value::Bulk(next)) => next,
-                    _ => return Err(malformed()),
+                let Some(Value::Bulk(next)) = values.next() else {
+                    return Err(malformed());
                 };
                 let mut keys = Vec::new();
                 while let Some(Value::Bulk(key)) = values.next() {

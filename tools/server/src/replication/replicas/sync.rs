@@ -42,6 +42,17 @@ pub(super) enum SyncError {
     TooLong { bytes: u64, most: u64 },
 }
 
+/// What has become of a full synchronisation.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// The file and its length, if it was gathered.
+    pub(super) gathered: Option<(File, u64)>,
+    /// Else its last bytes.
+    pub(super) rest: Vec<u8>,
+    /// What its replicas must not be told again.
+    pub(super) window: Window,
+}
+
 /// A full synchronisation that is under way.
 #[derive(Debug)]
 pub(super) struct Sync {
@@ -228,9 +239,8 @@ impl Sync {
         Ok(())
     }
 
-    /// Ends the file. Returns it and its length if it was gathered, and what the replicas must not
-    /// be told again.
-    pub(super) fn finish(mut self) -> Result<(Option<(File, u64)>, Vec<u8>, Window), SyncError> {
+    /// Ends the file.
+    pub(super) fn finish(mut self) -> Result<Finished, SyncError> {
         let file = std::mem::take(&mut self.file);
         self.out.extend(file.end());
         self.bytes += 9;
@@ -246,7 +256,11 @@ impl Sync {
                 None
             }
         };
-        Ok((gathered, std::mem::take(&mut self.out), self.window))
+        Ok(Finished {
+            gathered,
+            rest: std::mem::take(&mut self.out),
+            window: self.window,
+        })
     }
 
     /// The line before data that end with the mark.
