@@ -11,13 +11,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use self::support::followers::{
     assert_equal, draw, figure, follow, said, wait_for, wait_for_all, wait_for_link, write_until,
 };
 use self::support::redis::Redis;
-use self::support::{Client, PATIENCE, Random, Served};
+use self::support::{Client, Random, Served};
 
 #[test]
 fn a_server_follows_redis_through_cut_links_and_is_equal_to_it() {
