@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::message::operation::Version;
 use crate::message::section::next_section;
 use crate::reactor::CoreShared;
 
@@ -81,10 +80,11 @@ impl Feed {
         next_section()
     }
 
-    /// The version of a shard when the feed was started.
+    /// Bytes of entries that a shard has noted since [`Feed::start`]: once the reader has taken that
+    /// many, it has each change that was answered before this call.
     #[must_use]
-    pub fn since(&self, shard: usize) -> Version {
-        self.cores[shard].command_port.feed.since()
+    pub fn noted(&self, shard: usize) -> u64 {
+        self.cores[shard].command_port.feed.noted()
     }
 
     /// Takes entries of a shard, whole ones; `None` if there are none. Give the buffer back with

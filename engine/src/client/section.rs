@@ -87,7 +87,8 @@ pub(super) async fn leave_all(
 struct SectionRequests {
     kind: OperationKind,
     shards: SectionShards,
-    name: SectionName,
+    /// Which section it is; of no meaning for those that leave.
+    name: u64,
     /// The first of the shards to which none was sent.
     next: Option<u16>,
     under_way: usize,
@@ -100,7 +101,10 @@ impl SectionRequests {
         Self {
             kind,
             shards,
-            name: SectionName::new(shards),
+            name: match kind {
+                OperationKind::SectionEnter => SectionName::new(shards).packed(),
+                _ => 0,
+            },
             next: shards.from(0),
             under_way: 0,
             failed: None,
@@ -117,7 +121,7 @@ impl ShardRequests for SectionRequests {
         let waits = self.kind == OperationKind::SectionEnter && self.under_way > 0;
         let shard = self.next.filter(|_| !waits)?;
         let mut parts = section_parts(self.kind, &[]);
-        parts.expected = self.name.packed();
+        parts.expected = self.name;
         let (is_sent, result) = send(shard, IndexHash(0), shard.into(), &parts);
         if is_sent {
             self.under_way += 1;

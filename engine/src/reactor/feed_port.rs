@@ -4,8 +4,8 @@
 //! shard: notes --whole turns--> chunk -> reader
 //! ```
 //!
-//! - F1: what a change has noted is in a chunk before the change is answered to another core, and
-//!   at the end of the turn that has made it.
+//! - F1: what a change has noted is counted before the change is answered to another core, and at
+//!   the end of the turn that has made it. Who has taken as many bytes has it.
 //! - F2: chunks that wait have about [`WAITING_MAX`] bytes at most. Beyond that the notes stay at
 //!   the shard, and once these are many it accepts no changes until the reader has taken some.
 
@@ -14,8 +14,6 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
-
-use crate::message::operation::Version;
 
 /// Bytes of chunks that wait.
 const WAITING_MAX: usize = 4 << 20;
@@ -30,8 +28,8 @@ pub(crate) struct FeedPort {
     wanted: AtomicU64,
     /// The one that the core has seen.
     seen: AtomicU64,
-    /// The shard's version when the feed began.
-    since: AtomicU64,
+    /// Bytes that were noted since the feed began.
+    noted: AtomicU64,
     chunks: SegQueue<Vec<u8>>,
     waiting: AtomicUsize,
     spares: ArrayQueue<Vec<u8>>,
@@ -47,7 +45,7 @@ impl Default for FeedPort {
         Self {
             wanted: AtomicU64::new(0),
             seen: AtomicU64::new(0),
-            since: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
             chunks: SegQueue::new(),
             waiting: AtomicUsize::new(0),
             spares: ArrayQueue::new(SPARES),
@@ -70,9 +68,14 @@ impl FeedPort {
         self.seen.load(Ordering::Acquire) == number
     }
 
-    /// The shard's version when the feed began.
-    pub(crate) fn since(&self) -> Version {
-        self.since.load(Ordering::Acquire)
+    /// Bytes that were noted since the feed began.
+    pub(crate) fn noted(&self) -> u64 {
+        self.noted.load(Ordering::Acquire)
+    }
+
+    /// Counts bytes that were noted since the feed began.
+    pub(super) fn count(&self, noted: u64) {
+        self.noted.store(noted, Ordering::Release);
     }
 
     /// The number that the core has not seen yet.
@@ -84,12 +87,12 @@ impl FeedPort {
     }
 
     /// Notes that the core has seen a number; nothing of the feed before is left.
-    pub(super) fn note_seen(&self, number: u64, since: Version) {
+    pub(super) fn note_seen(&self, number: u64) {
         while self.chunks.pop().is_some() {}
         // ORDERING: relaxed; the number's release makes them visible.
         self.waiting.store(0, Ordering::Relaxed);
         self.is_behind.store(false, Ordering::Relaxed);
-        self.since.store(since, Ordering::Relaxed);
+        self.noted.store(0, Ordering::Relaxed);
         self.seen.store(number, Ordering::Release);
     }
 
@@ -150,8 +153,10 @@ mod tests {
         let port = FeedPort::default();
         port.want(1, Some(Waker::noop().clone()));
         assert_eq!(port.news(), Some(1));
-        port.note_seen(1, 7);
-        assert!(port.has_seen(1) && port.news().is_none() && port.since() == 7);
+        port.note_seen(1);
+        assert!(port.has_seen(1) && port.news().is_none());
+        port.count(WAITING_MAX as u64);
+        assert_eq!(port.noted(), WAITING_MAX as u64);
         assert!(port.await_chunk() && port.has_room());
         port.pass(vec![1; WAITING_MAX]);
         assert!(!port.await_chunk() && !port.has_room());
@@ -161,7 +166,10 @@ mod tests {
         assert!(port.spare().capacity() <= SPARE_BYTES);
         port.pass(vec![2]);
         port.want(2, None);
-        port.note_seen(2, 9);
-        assert!(port.take().is_none(), "what was before is gone");
+        port.note_seen(2);
+        assert!(
+            port.take().is_none() && port.noted() == 0,
+            "what was before is gone"
+        );
     }
 }

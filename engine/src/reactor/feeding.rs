@@ -23,11 +23,12 @@ impl Feeding {
         if let Some(number) = port.news() {
             self.is_on = number % 2 == 1;
             shard.set_feed(self.is_on);
-            port.note_seen(number, shard.version());
+            port.note_seen(number);
         }
         let Some(fed) = shard.fed() else {
             return shard.stop_for_feed(false);
         };
+        port.count(fed.appended());
         if !fed.waiting().is_empty() && port.has_room() {
             port.pass(fed.take_waiting(port.spare()));
         }

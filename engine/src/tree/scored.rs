@@ -18,7 +18,7 @@
 
 use super::op::{
     TreeBound, TreeCondition, TreeScore, TreeScoreOnly, TreeScoreRange, TreeScoreRule, TreeScores,
-    TreeValues, page_elements, put_found, slice_of,
+    TreeValues, page_elements, put_element, put_found, slice_of,
 };
 use super::read::Start;
 use super::run::{Page, TreeAnswer, TreeLimits};
@@ -28,7 +28,7 @@ use super::scored_keys::{
 };
 use super::work::{Halt, LeafPlace, Nodes, Sought, TreeTouch, TreeWork};
 use crate::collection::TreeKind;
-use crate::constants::TREE_CHANGES_WHOLE;
+use crate::constants::{NOTED_BYTES, TREE_CHANGES_WHOLE};
 
 /// What a change of a member's score has come to.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -524,8 +524,13 @@ impl<'s, N: Nodes> TreeWork<'s, N> {
             // All that may stop comes before the page has it.
             let value = work.value_bytes(value)?;
             let place = work.find_half(&mut keys.by_member, true)?;
-            if let Some(page) = page {
-                page.add(key, value);
+            match page {
+                Some(page) => page.add(key, value),
+                None if work.scratch.notes.is_on && value.len() > NOTED_BYTES => {
+                    let (member, value) = (member.to_vec(), value.to_vec());
+                    put_element(&mut work.scratch.notes.removed, (&member, &value));
+                }
+                None => {}
             }
             let touches = [
                 (ScoredHalf::ByMember, place, TreeTouch::Remove),

@@ -79,6 +79,10 @@ fn a_redis_follows_a_server_through_cut_links_and_is_equal_to_it() {
     for writer in writers {
         writer.join().unwrap();
     }
+    // All may have been removed a moment ago.
+    for number in 0..1000 {
+        source.ask(&draw(&mut random, number));
+    }
     wait_for_all(&mut replica, &mut source);
     assert!(assert_equal(&mut replica, &mut source) > 100);
 }
@@ -93,7 +97,10 @@ fn is_at(replica: &mut Client, offset: &str) -> bool {
 /// Fills a server.
 fn fill(client: &mut Client, random: &mut Random, commands: usize) {
     for number in 0..commands {
-        let command = either(random, number);
+        let command = match number < commands / 2 {
+            true => either(random, number),
+            false => draw(random, number),
+        };
         client.ask(&command);
     }
     client.ask(&["SELECT", "0"]);
@@ -157,6 +164,65 @@ fn replicas_go_on_with_one_of_them_that_is_promoted_and_load_from_a_replica() {
         wait_for(client, "all is applied", |client| is_at(client, &offset));
         assert!(assert_equal(client, second) > 100);
     }
+}
+
+#[test]
+fn a_replica_sees_all_of_a_transaction_over_several_shards_or_nothing() {
+    let Some(redis) = Redis::start() else {
+        println!("no Redis 7.0.15 is installed");
+        return;
+    };
+    let served = Served::roomy(2);
+    let (mut source, mut replica) = (served.client(), Client::connect(redis.address));
+    let keys = [0, 1].map(|shard| {
+        let mut names = (0..).map(|number| format!("key{number}"));
+        names.find(|name| served.shard_of(name.as_bytes()) == shard)
+    });
+    let keys = keys.map(Option::unwrap);
+    follow(&mut replica, served.address);
+    wait_for_link(&mut replica);
+    let writer = thread::spawn({
+        let keys = keys.clone();
+        move || {
+            for number in 0..3000 {
+                let number = number.to_string();
+                said(&mut source, "MULTI");
+                for key in &keys {
+                    source.ask(&["SET", key, &number]);
+                }
+                assert_eq!(source.ask(&["EXEC"]).elements().len(), 2);
+            }
+            source
+        }
+    });
+    let (mut last, mut seen) = (String::new(), 0);
+    while last != "2999" {
+        let both = replica.ask(&["MGET", &keys[0], &keys[1]]);
+        let [one, other] = [0, 1].map(|place| both.elements()[place].text());
+        assert_eq!(one, other, "after {last}");
+        seen += usize::from(one != last);
+        last = one;
+    }
+    println!("{seen} moments were seen");
+    let mut source = writer.join().unwrap();
+    // A removal of all keys is one moment, too.
+    for number in 0..50 {
+        said(&mut source, "FLUSHALL");
+        for key in &keys {
+            source.ask(&["SET", key, &number.to_string()]);
+        }
+    }
+    wait_for_all(&mut replica, &mut source);
+    assert_eq!(assert_equal(&mut replica, &mut source), 2);
+    assert_eq!(figure(&mut source, "served_full_syncs"), "1");
+    // A Redis that follows keeps what has expired until its source removes it.
+    said(&mut source, "SELECT 0");
+    said(&mut replica, "SELECT 0");
+    said(&mut source, "HSET brief a 1");
+    said(&mut source, "PEXPIRE brief 1");
+    wait_for(&mut replica, "what has expired goes", |replica| {
+        said(&mut source, "WAIT 1 0") == "1" && said(replica, "DBSIZE") == "2"
+    });
 }
 
 #[test]

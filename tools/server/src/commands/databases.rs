@@ -213,6 +213,13 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
     }
     let shared = Arc::clone(&call.serving.shared);
     Ok(call.task(move |mut core, output, protocol| async move {
+        // Replicas empty all at once: what other clients change comes before, or after.
+        if shared.replication.replicas.is_on()
+            && let Err(error) = output.enter_all(&mut core).await
+        {
+            output.fail(protocol, &error);
+            return core;
+        }
         let clearing = is_of_one.then(|| shared.databases.clear());
         let is_alone = clearing.as_ref().is_none_or(Clearing::is_alone);
         let cleared = match database {
@@ -224,6 +231,7 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
             database => clear(&mut core, Some(database.unwrap_or_default())).await,
         };
         drop(clearing);
+        output.leave(&mut core);
         // Some keys may be removed though others are not.
         for core in &shared.cores {
             if core.trackers.load(Ordering::Acquire) > 0 {

@@ -4,18 +4,19 @@
 //! Its other end is in the table of the core's connections, so `CLIENT LIST` shows it, and
 //! `CLIENT KILL TYPE master` ends it.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
 
 use rustix::event::PollFlags;
 
 use super::error::LinkError;
+use super::inner;
 use super::replies::Replies;
 use super::source::write_command;
-use crate::cores::message::{Arrival, ArrivalKind, Message};
+use super::unsent::Unsent;
+use crate::cores::message::ArrivalKind;
 use crate::cores::shared::Shared;
 
 /// Bytes and commands that wait, from which no more is taken from the source.
@@ -27,9 +28,7 @@ const RECEIVE_BYTES: usize = 16 << 10;
 /// Commands on their way to the data.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    bytes: Vec<u8>,
-    /// Of them, those that are sent.
-    sent: usize,
+    unsent: Unsent,
     /// How many commands there were.
     commands: u64,
 }
@@ -37,13 +36,13 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Adds a command.
     pub(super) fn add(&mut self, words: &[&[u8]]) {
-        write_command(words, &mut self.bytes);
+        write_command(words, self.unsent.end());
         self.commands += 1;
     }
 
     /// Adds a command as a source has sent it.
     pub(super) fn add_raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.unsent.end().extend_from_slice(bytes);
         self.commands += 1;
     }
 
@@ -54,12 +53,12 @@ impl Outgoing {
 
     /// Bytes that wait.
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.unsent.len()
     }
 
     #[cfg(test)]
     pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
+        std::mem::take(self.unsent.end())
     }
 }
 
@@ -76,26 +75,10 @@ pub(super) struct Inlet {
 }
 
 impl Inlet {
-    /// Has the core with the fewest connections serve one.
+    /// A new one.
     pub(super) fn open(shared: &Shared, peer: SocketAddr) -> io::Result<Self> {
-        let (socket, other) = UnixStream::pair()?;
-        socket.set_nonblocking(true)?;
-        other.set_nonblocking(true)?;
-        if let Some(core) = shared.cores.iter().min_by_key(|core| core.load()) {
-            // ORDERING: relaxed; counts, as those of the thread that accepts.
-            shared.connected.fetch_add(1, Ordering::Relaxed);
-            core.connections.fetch_add(1, Ordering::Relaxed);
-            core.send(Message::Connection(Arrival {
-                stream: TcpStream::from(OwnedFd::from(other)),
-                peer,
-                is_encrypted: false,
-                is_unauthenticated: false,
-                is_above_limit: false,
-                kind: ArrivalKind::Source,
-            }));
-        }
         Ok(Self {
-            socket,
+            socket: inner::connect(shared, ArrivalKind::Source, peer)?,
             out: Outgoing::default(),
             replies: Replies::default(),
             answered: 0,
@@ -121,7 +104,8 @@ impl Inlet {
 
     /// Sends what the socket takes, and takes the replies that are there.
     pub(super) fn exchange(&mut self) -> Result<(), LinkError> {
-        self.send()?;
+        let sent = self.out.unsent.send(&mut self.socket);
+        sent.map_err(|_| LinkError::Inlet)?;
         let mut buffer = [0; RECEIVE_BYTES];
         loop {
             match self.socket.read(&mut buffer) {
@@ -139,21 +123,6 @@ impl Inlet {
                 Err(_) => return Err(LinkError::Inlet),
             }
         }
-    }
-
-    fn send(&mut self) -> Result<(), LinkError> {
-        while self.out.waiting_bytes() > 0 {
-            match self.socket.write(&self.out.bytes[self.out.sent..]) {
-                Ok(sent) => self.out.sent += sent,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(LinkError::Inlet),
-            }
-        }
-        self.out.bytes.clear();
-        self.out.bytes.shrink_to(UNSENT_BYTES_MAX);
-        self.out.sent = 0;
-        Ok(())
     }
 
     /// Takes the errors that came.

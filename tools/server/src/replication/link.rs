@@ -379,10 +379,7 @@ impl Follower {
     ) -> Result<std::convert::Infallible, LinkError> {
         let names = self.shared.streamed.clone();
         let mut stream = Stream::new(position, names, &mut inlet.out);
-        self.shared
-            .replication
-            .replicas
-            .begin_relay(position.offset);
+        self.begin_relay(position)?;
         self.note_applied(&mut stream);
         self.note_phase(Phase::Connected);
         let Err(mut error) = self.pass_on(source, &mut inlet, &mut stream);
@@ -472,6 +469,17 @@ impl Follower {
     fn relay(&self, stream: &mut Stream) {
         let replicas = &self.shared.replication.replicas;
         stream.take_applied(|bytes| replicas.relay(bytes));
+    }
+
+    /// Has the stream of the source take the place of the server's own, once that has ended.
+    fn begin_relay(&self, position: Position) -> Result<(), LinkError> {
+        let replicas = &self.shared.replication.replicas;
+        while replicas.is_on() {
+            self.check_stop()?;
+            self.wait(&[], PAUSE_LOOK);
+        }
+        replicas.begin_relay(position.offset);
+        Ok(())
     }
 
     /// Applies nothing while replicas get all data, so that these are of one moment.

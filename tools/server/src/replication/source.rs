@@ -1,6 +1,6 @@
 //! The connection to a source: bytes in and out, with a limit on its silence.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use super::error::LinkError;
 use super::input::Input;
 use super::stop::Stop;
+use super::unsent::Unsent;
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -42,7 +43,7 @@ pub(super) struct Source {
     /// How long it may be silent.
     limit: Duration,
     heard: Instant,
-    unsent: Vec<u8>,
+    unsent: Unsent,
     buffer: Box<[u8]>,
     pub(super) input: Input,
 }
@@ -72,7 +73,7 @@ impl Source {
             stop: Arc::clone(stop),
             limit,
             heard: Instant::now(),
-            unsent: Vec::new(),
+            unsent: Unsent::default(),
             buffer: vec![0; RECEIVE_BYTES].into(),
             input: Input::default(),
         })
@@ -85,24 +86,17 @@ impl Source {
 
     /// Adds a command to what is sent.
     pub(super) fn send(&mut self, words: &[&[u8]]) {
-        write_command(words, &mut self.unsent);
+        write_command(words, self.unsent.end());
     }
 
     /// Adds a byte that means nothing, and shows that this end is there.
     pub(super) fn send_nothing(&mut self) {
-        self.unsent.push(b'\n');
+        self.unsent.end().push(b'\n');
     }
 
     /// Sends what the socket takes now.
     pub(super) fn flush(&mut self) -> Result<(), LinkError> {
-        while !self.unsent.is_empty() {
-            match self.socket.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.unsent.send(&mut self.socket)?;
         Ok(())
     }
 

@@ -205,6 +205,17 @@ pub(crate) fn draw_more(random: &mut Random, number: usize) -> Vec<String> {
     let (key, other) = (random.below(KEYS), random.below(KEYS));
     let (low, score, id) = (random.below(20), random.below(1000), random.below(100) + 1);
     let long = "m".repeat(901 + random.below(3));
+    if random.below(400) == 0 {
+        let words = [
+            "FLUSHALL",
+            "FLUSHDB",
+            "SWAPDB 0 2",
+            "SWAPDB 1 3",
+            "SWAPDB 0 1",
+        ];
+        let words = words[random.below(words.len())];
+        return words.split(' ').map(str::to_owned).collect();
+    }
     let text = match random.below(64) {
         0 => format!("LSET l{key} {low} {number}"),
         1 => format!("LSET l{key} -1 {number}"),

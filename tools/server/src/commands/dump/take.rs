@@ -88,8 +88,8 @@ async fn page(
     Ok(())
 }
 
-/// Replies with a key's version, when it expires, and its payload as of `DUMP`; with nothing if it
-/// is absent.
+/// Replies with a key's version, when it expires, and its payload as of `DUMP`; with null if it is
+/// absent, and with no element if it is lost.
 pub(in crate::commands) fn take_key(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     if call.is_early() {
         return Ok(Flow::Later);
@@ -118,6 +118,11 @@ pub(in crate::commands) fn take_key(call: &mut Call<'_>) -> Result<Flow, Refusal
                 }
             }
             Ok(None) => output.write(|bytes| Writer::new(bytes, protocol).null()),
+            // Else no replica could be made of a server that has lost a node.
+            Err(TaskFailure::Engine(error)) if error.is_lost() => {
+                tracing::warn!(%error, "a key is lost, and replicas do not get it");
+                output.write(|bytes| Writer::new(bytes, protocol).array(0));
+            }
             Err(failure) => failure.write(&output, protocol),
         }
         core

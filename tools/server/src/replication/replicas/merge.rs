@@ -8,7 +8,8 @@
 //! - M2: what was done under a section of several shards is one group. Its rows wait for each
 //!   other. Since a client gets all sections before it gives one back, no two groups wait for
 //!   each other.
-//! - M3: all shards are emptied in one group, whether under sections or not.
+//! - M3: all shards are emptied in one group, whether under sections or not. It begins with that:
+//!   what a shard has changed before is of no use.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ struct Row {
     chunks: VecDeque<Vec<u8>>,
     /// Of the first chunk, the bytes that were passed on.
     at: usize,
+    /// Bytes of the chunks before it.
+    before: u64,
 }
 
 /// Where an entry is in a row: the chunk, and the bytes before it there.
@@ -57,7 +60,11 @@ enum Next {
         end: Place,
     },
     /// One that has changed nothing.
-    Empty { number: u64, end: Place },
+    Empty {
+        number: u64,
+        shards: u16,
+        end: Place,
+    },
     /// The shard is emptied.
     Clear(Place),
 }
@@ -87,7 +94,11 @@ impl Row {
                     if fed.body == FedBody::SectionEnds {
                         return Ok(match (shards, is_empty) {
                             (..=1, _) => Next::Alone(end),
-                            (_, true) => Next::Empty { number, end },
+                            (_, true) => Next::Empty {
+                                number,
+                                shards,
+                                end,
+                            },
                             (_, false) => Next::Part {
                                 number,
                                 shards,
@@ -114,8 +125,9 @@ impl Row {
     }
 
     fn pass(&mut self, (chunk, at): Place, mut give_back: impl FnMut(Vec<u8>)) {
-        for _ in 0..chunk {
-            self.chunks.pop_front().into_iter().for_each(&mut give_back);
+        for chunk in self.chunks.drain(..chunk) {
+            self.before += chunk.len() as u64;
+            give_back(chunk);
         }
         self.at = at;
     }
@@ -135,6 +147,8 @@ pub(super) struct Merge {
     rows: Vec<Row>,
     /// Of sections of several shards, how many parts have changed nothing, and since when.
     empty_parts: HashMap<u64, (u16, Instant)>,
+    /// As many of them have those looked through that will never be whole.
+    empty_parts_max: usize,
     /// Sections with lesser numbers may lack parts, and are passed on part by part.
     whole_sections: u64,
     /// Since when rows wait for each other.
@@ -147,6 +161,7 @@ impl Merge {
         Self {
             rows: (0..shards).map(|_| Row::default()).collect(),
             empty_parts: HashMap::new(),
+            empty_parts_max: EMPTY_PARTS_MAX,
             whole_sections,
             waits_since: None,
         }
@@ -159,9 +174,10 @@ impl Merge {
         }
     }
 
-    /// True if all changes were passed on.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows.iter().all(|row| row.chunks.is_empty())
+    /// True if each shard's changes up to this byte were passed on.
+    pub(super) fn has_passed(&self, bytes: &[u64]) -> bool {
+        let mut rows = self.rows.iter().zip(bytes);
+        rows.all(|(row, bytes)| row.before + row.at as u64 >= *bytes)
     }
 
     /// Passes groups on, as far as they are whole; `group` gets the changes of each. Buffers that
@@ -190,8 +206,12 @@ impl Merge {
                     let end = match row.next()? {
                         Next::Step(end) | Next::Alone(end) => end,
                         Next::Part { number, end, .. } if number < self.whole_sections => end,
-                        Next::Empty { number, end } => {
-                            self.note_empty(number);
+                        Next::Empty {
+                            number,
+                            shards,
+                            end,
+                        } => {
+                            self.note_empty(number, shards);
                             end
                         }
                         waits => {
@@ -226,9 +246,10 @@ impl Merge {
         group: &mut impl FnMut(&[Fed<'_>]),
         give_back: &mut impl FnMut(usize, Vec<u8>),
     ) -> Result<(), MergeError> {
-        let mut changes = Vec::new();
+        let (mut changes, mut clears) = (Vec::new(), None);
         for &(shard, end) in parts {
             let row = &self.rows[shard];
+            let first = changes.len();
             let mut at = (0, row.at);
             while at != end {
                 let Some((fed, next)) = row.entry(at)? else {
@@ -238,11 +259,17 @@ impl Merge {
                     fed.body,
                     FedBody::SectionBegins { .. } | FedBody::SectionEnds
                 );
-                if !is_mark {
+                if fed.body == FedBody::Clear {
+                    changes.truncate(first);
+                    clears = Some(fed);
+                } else if !is_mark {
                     changes.push(fed);
                 }
                 at = next;
             }
+        }
+        if let Some(clear) = clears {
+            changes.insert(0, clear);
         }
         if !changes.is_empty() {
             group(&changes);
@@ -256,16 +283,19 @@ impl Merge {
 
     /// Notes a part of a section that has changed nothing. A section that not all of its shards
     /// have given has such parts alone, and is forgotten later.
-    fn note_empty(&mut self, number: u64) {
-        if self.empty_parts.len() >= EMPTY_PARTS_MAX {
+    fn note_empty(&mut self, number: u64, shards: u16) {
+        if self.empty_parts.len() >= self.empty_parts_max {
             self.empty_parts
                 .retain(|_, (_, since)| since.elapsed() <= PATIENCE);
+            // So that each is looked at a few times at most.
+            self.empty_parts_max = EMPTY_PARTS_MAX.max(2 * self.empty_parts.len());
         }
-        let (parts, _) = self
-            .empty_parts
-            .entry(number)
-            .or_insert_with(|| (0, Instant::now()));
+        let known = self.empty_parts.entry(number);
+        let (parts, _) = known.or_insert_with(|| (0, Instant::now()));
         *parts += 1;
+        if *parts >= shards {
+            self.empty_parts.remove(&number);
+        }
     }
 
     /// The rows that go on together, if some do: those of a section of which all parts are there,

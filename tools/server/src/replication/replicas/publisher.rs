@@ -16,6 +16,8 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farcore::Version;
+
 use super::super::source::write_command;
 use super::merge::{Merge, MergeError};
 use super::port::{NewReplica, Order, Wish};
@@ -110,9 +112,19 @@ pub(crate) fn relay(shared: &Shared) {
 struct Waiter {
     replicas: usize,
     until: Option<Instant>,
-    /// The stream's end when it began to wait.
-    end: u64,
+    stage: Stage,
     answer: Answers<usize>,
+}
+
+/// What a client waits for.
+#[derive(Debug)]
+enum Stage {
+    /// That what the shards had noted when it began is taken, up to these bytes of each.
+    Taken(Vec<u64>),
+    /// That the changes of keys up to these versions are written.
+    Written(Vec<(Arc<[u8]>, Version)>),
+    /// That replicas have the stream up to this byte.
+    Acknowledged(u64),
 }
 
 /// Whose changes the stream has.
@@ -251,13 +263,16 @@ impl Publisher {
                 if self.mode != Mode::Own
                     && let Err(broken) = self.note_changes()
                 {
-                    tracing::warn!(error = %broken, "changes cannot be passed on");
+                    tracing::warn!(error = %broken, "no replica can go on: changes are not noted");
                 }
                 drop(answer);
             }
             Order::Relay => {
                 self.stop_noting();
                 self.drop_all(&|| ReplicaError::Relayed);
+                for waiter in self.waiters.drain(..) {
+                    waiter.answer.put(0);
+                }
                 self.mode = Mode::Relay;
             }
         }
@@ -269,6 +284,8 @@ impl Publisher {
         let port = &shared.replication.replicas;
         port.set_on(true);
         if !port.feed.start(&self.waker) {
+            port.set_on(false);
+            self.mode = Mode::Idle;
             return Err(Broken::NoFeed);
         }
         self.merge = Merge::new(port.feed.shards(), port.feed.whole_sections());
@@ -286,7 +303,18 @@ impl Publisher {
             port.feed.stop();
             self.mode = Mode::Idle;
             self.merge = Merge::new(port.feed.shards(), 0);
+            // A replica that comes gets all that was changed until now as data.
+            let end = self.end();
+            for waiter in &mut self.waiters {
+                waiter.stage = Stage::Acknowledged(end);
+            }
         }
+    }
+
+    /// Bytes that the shards have noted.
+    fn noted(&self) -> Vec<u64> {
+        let feed = &self.shared.replication.replicas.feed;
+        (0..feed.shards()).map(|shard| feed.noted(shard)).collect()
     }
 
     /// Begins another stream, since this one cannot go on.
@@ -364,6 +392,7 @@ impl Publisher {
                 let id = self.id();
                 replica
                     .unsent
+                    .end()
                     .extend(format!("+CONTINUE {id}\r\n").into_bytes());
                 (replica.position, replica.acknowledged) = (at, at);
                 replica.phase = Phase::Online;
@@ -382,8 +411,6 @@ impl Publisher {
 
     /// What is replaced in the stream of a replica that goes on; `Err` if that is not known.
     fn fills_of(&mut self, replica: &Replica, at: u64) -> Result<Option<Arc<Fills>>, ()> {
-        let start = self.shared.replication.replicas.backlog().start();
-        self.amid.retain(|amid| amid.fills.end > start);
         let (host, port) = (replica.new.peer.ip(), replica.new.said.port);
         let is_it = |amid: &Amid| (amid.host, amid.port) == (host, port) && port > 0;
         let found = self.amid.iter().rposition(is_it);
@@ -429,8 +456,12 @@ impl Publisher {
         if self.holds_writers() {
             return Ok(false);
         }
-        // What was read before all changes are taken has none that are not taken.
+        // What was read has no changes that are not noted by now.
         let read = self.take_whole_keys()?;
+        let noted = match read.is_empty() {
+            true => Vec::new(),
+            false => self.noted(),
+        };
         let mut bytes = 0;
         for shard in 0..port.feed.shards() {
             while bytes < ROUND_BYTES
@@ -450,11 +481,10 @@ impl Publisher {
             )?;
             self.append();
         }
-        if self.merge.is_empty() {
-            self.writer.note_all_written();
-        }
+        self.writer
+            .forget_read(|until| self.merge.has_passed(until));
         let is_busy = bytes > 0 || !read.is_empty();
-        self.write_whole_keys(read);
+        self.write_whole_keys(read, &noted);
         self.want_whole_keys()?;
         if self.writer.is_overfull() {
             return Err(Broken::Overfull);
@@ -509,9 +539,9 @@ impl Publisher {
         Ok(read)
     }
 
-    /// Writes them.
-    fn write_whole_keys(&mut self, read: Vec<Answer>) {
-        let may_miss = !self.merge.is_empty();
+    /// Writes them. `noted`: as [`Publisher::noted`], after they were read.
+    fn write_whole_keys(&mut self, read: Vec<Answer>, noted: &[u64]) {
+        let until = (!self.merge.has_passed(noted)).then_some(noted);
         let start = self.end();
         let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
         for answer in read {
@@ -521,7 +551,9 @@ impl Publisher {
                     .map(|(version, expiry_ms, payload)| (*version, *expiry_ms, &payload[..]));
                 let stream = (&mut self.stream, start);
                 self.writer
-                    .write_read(&key, read, may_miss, stream, &mut windows);
+                    .write_read(&key, read, until, stream, &mut windows);
+            } else if let Answer::Lost(key) = answer {
+                self.writer.give_up(&key);
             }
         }
         self.append();
@@ -588,7 +620,7 @@ impl Publisher {
                 // As Redis.
                 let waits = |one: &mut Replica| matches!(one.phase, Phase::Waiting);
                 for mut replica in self.replicas.extract_if(.., waits).collect::<Vec<_>>() {
-                    replica.unsent.extend_from_slice(
+                    replica.unsent.end().extend_from_slice(
                         b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
                     );
                     let _ = replica.send(&self.shared.replication.replicas.backlog());
@@ -623,10 +655,10 @@ impl Publisher {
             let is_last = !takes_marks;
             if matches!(replica.new.wish, Wish::Stream(..)) {
                 let line = format!("+FULLRESYNC {id} {start}\r\n");
-                replica.unsent.extend(line.into_bytes());
+                replica.unsent.end().extend(line.into_bytes());
             }
             if takes_marks {
-                replica.unsent.extend(sync.mark_line().into_bytes());
+                replica.unsent.end().extend(sync.mark_line().into_bytes());
             }
             replica.phase = Phase::Loading;
             if is_last {
@@ -681,12 +713,13 @@ impl Publisher {
         };
         let writer = &self.writer;
         let is_busy = sync.step(|key| writer.number_of(key))?;
-        // After it all changes are taken that what was read may have.
+        // What was read has no changes that are not noted by now.
+        let noted = self.noted();
         if let Err(broken) = self.follow_changes() {
             self.begin_anew(&broken.to_string());
             return Ok(true);
         }
-        let may_miss = !self.merge.is_empty();
+        let may_miss = self.mode == Mode::Own && !self.merge.has_passed(&noted);
         let Some(sync) = &mut self.sync else {
             return Ok(true);
         };
@@ -712,14 +745,17 @@ impl Publisher {
         let fills = Arc::new(window.fills((start, end)));
         let figures = &self.shared.replication.replicas.figures;
         for replica in self.replicas.iter_mut().filter(loading_ref) {
-            replica.unsent.extend_from_slice(&rest);
+            replica.unsent.end().extend_from_slice(&rest);
             (replica.position, replica.acknowledged) = (start, start);
             replica.fills = Some(Arc::clone(&fills));
             add(&figures.full_syncs);
             replica.phase = match gathered.take() {
                 // There is one replica then.
                 Some((file, length)) => {
-                    replica.unsent.extend(format!("${length}\r\n").into_bytes());
+                    replica
+                        .unsent
+                        .end()
+                        .extend(format!("${length}\r\n").into_bytes());
                     Phase::Gathered(file, length)
                 }
                 None if replica.new.said.wants_data_only => Phase::Online,
@@ -746,7 +782,7 @@ impl Publisher {
             return;
         }
         for replica in self.replicas.iter_mut().filter(loading_ref) {
-            replica.unsent.extend_from_slice(&sync.out);
+            replica.unsent.end().extend_from_slice(&sync.out);
         }
         sync.out.clear();
     }
@@ -778,24 +814,41 @@ impl Publisher {
     }
 
     fn add_waiter(&mut self, replicas: usize, until: Option<Instant>, answer: Answers<usize>) {
-        // All that was answered before is noted, and is in the stream then.
-        if let Err(broken) = self.follow_changes() {
-            self.begin_anew(&broken.to_string());
-        }
-        let waiter = Waiter {
+        let stage = match self.mode {
+            // All that was answered before is noted.
+            Mode::Own => Stage::Taken(self.noted()),
+            Mode::Idle | Mode::Relay => Stage::Acknowledged(self.end()),
+        };
+        self.waiters.push(Waiter {
             replicas,
             until,
-            end: self.end(),
+            stage,
             answer,
-        };
-        let is_late = until.is_some_and(|until| until <= Instant::now());
-        if self.count_with(waiter.end) < replicas && !is_late && !self.replicas.is_empty() {
-            // Its answer says how far each replica is.
+        });
+    }
+
+    /// Looks what clients wait for now.
+    fn look_at_stages(&mut self) {
+        let (mut asks, end) = (false, self.end());
+        for waiter in &mut self.waiters {
+            if let Stage::Taken(noted) = &waiter.stage
+                && self.merge.has_passed(noted)
+            {
+                waiter.stage = Stage::Written(self.writer.unwritten());
+            }
+            if let Stage::Written(keys) = &mut waiter.stage {
+                keys.retain(|(key, version)| !self.writer.has_written(key, *version));
+                if keys.is_empty() {
+                    waiter.stage = Stage::Acknowledged(end);
+                    asks = true;
+                }
+            }
+        }
+        if asks && !self.replicas.is_empty() {
+            // Their answers say how far they are.
             write_command(&[b"REPLCONF", b"GETACK", b"*"], &mut self.stream);
             self.append();
         }
-        self.waiters.push(waiter);
-        self.serve_waiters();
     }
 
     /// How many replicas have the stream up to a byte.
@@ -806,12 +859,21 @@ impl Publisher {
     }
 
     fn serve_waiters(&mut self) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        self.look_at_stages();
         let now = Instant::now();
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.retain(|waiter| {
-            let count = self.count_with(waiter.end);
+            let count = match waiter.stage {
+                Stage::Acknowledged(end) => self.count_with(end),
+                // None that is known to have all of it.
+                Stage::Taken(_) | Stage::Written(_) => 0,
+            };
             let is_late = waiter.until.is_some_and(|until| until <= now);
-            let is_done = count >= waiter.replicas || is_late;
+            let is_awaited = !matches!(waiter.stage, Stage::Acknowledged(_));
+            let is_done = is_late || !is_awaited && count >= waiter.replicas;
             if is_done {
                 waiter.answer.put(count);
             }
@@ -836,7 +898,7 @@ impl Publisher {
                 let waits = matches!(replica.phase, Phase::Waiting)
                     || matches!(replica.phase, Phase::Loading) && !replica.new.said.takes_marks;
                 if waits && replica.unsent.is_empty() {
-                    replica.unsent.push(b'\n');
+                    replica.unsent.end().push(b'\n');
                 }
             }
         }
@@ -874,6 +936,8 @@ impl Publisher {
                 self.part(replica, &ReplicaError::Behind { behind, most });
             }
         }
+        let start = port.backlog().start();
+        self.amid.retain(|amid| amid.fills.end > start);
         let keep_from = end.saturating_sub(kept);
         let needed = self.needed_from().unwrap_or(end);
         port.backlog().trim(keep_from.min(needed));

@@ -1,18 +1,19 @@
 //! Reads keys for replicas: a connection as a client's, whose other end a core serves.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use farcore::{Cursor, Version};
 use rustix::event::PollFlags;
 
+use super::super::inner;
 use super::super::source::write_command;
-use crate::cores::message::{Arrival, ArrivalKind, Message};
+use super::super::unsent::Unsent;
+use crate::cores::message::ArrivalKind;
 use crate::cores::shared::Shared;
 
 /// Bytes that are received at once.
@@ -44,6 +45,8 @@ pub(super) enum Answer {
     Page(Vec<PageKey>, Option<Cursor>),
     /// A key: its version, when it expires, and its payload; `None` if it is absent.
     Key(Arc<[u8]>, Option<(Version, Option<u64>, Vec<u8>)>),
+    /// A key that was lost with a memory node.
+    Lost(Arc<[u8]>),
 }
 
 /// Why keys cannot be read.
@@ -69,7 +72,7 @@ enum Value {
 #[derive(Debug)]
 pub(super) struct Reader {
     socket: UnixStream,
-    unsent: Vec<u8>,
+    unsent: Unsent,
     received: Vec<u8>,
     /// Of them, those that were taken.
     taken: usize,
@@ -79,28 +82,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Has the core with the fewest connections serve one.
+    /// A new one.
     pub(super) fn open(shared: &Shared) -> io::Result<Self> {
-        let (socket, other) = UnixStream::pair()?;
-        socket.set_nonblocking(true)?;
-        other.set_nonblocking(true)?;
-        let core = shared.cores.iter().min_by_key(|core| core.load());
-        if let Some(core) = core {
-            // ORDERING: relaxed; counts, as those of the thread that accepts.
-            shared.connected.fetch_add(1, Ordering::Relaxed);
-            core.connections.fetch_add(1, Ordering::Relaxed);
-            core.send(Message::Connection(Arrival {
-                stream: TcpStream::from(OwnedFd::from(other)),
-                peer: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-                is_encrypted: false,
-                is_unauthenticated: false,
-                is_above_limit: false,
-                kind: ArrivalKind::Reader,
-            }));
-        }
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Ok(Self {
-            socket,
-            unsent: Vec::new(),
+            socket: inner::connect(shared, ArrivalKind::Reader, nowhere)?,
+            unsent: Unsent::default(),
             received: Vec::new(),
             taken: 0,
             needed: 0,
@@ -121,13 +108,13 @@ impl Reader {
     /// Has a page be read.
     pub(super) fn want_page(&mut self, from: Cursor) {
         let words: [&[u8]; 3] = [b"REPLCONF", b"farcore-page", &from.to_bytes()];
-        write_command(&words, &mut self.unsent);
+        write_command(&words, self.unsent.end());
         self.questions.push_back(Question::Page);
     }
 
     /// Has a key be read.
     pub(super) fn want_key(&mut self, key: Arc<[u8]>) {
-        write_command(&[b"REPLCONF", b"farcore-key", &key], &mut self.unsent);
+        write_command(&[b"REPLCONF", b"farcore-key", &key], self.unsent.end());
         self.questions.push_back(Question::Key(key));
     }
 
@@ -141,14 +128,7 @@ impl Reader {
 
     /// Sends what the socket takes now.
     pub(super) fn send(&mut self) -> Result<(), ReadError> {
-        while !self.unsent.is_empty() {
-            match self.socket.write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.unsent.send(&mut self.socket)?;
         Ok(())
     }
 
@@ -200,6 +180,7 @@ impl Reader {
         let answer = match question {
             None => None,
             Some(Question::Key(key)) => match (values.next(), values.next(), values.next()) {
+                (None, None, None) => Some(Answer::Lost(key)),
                 (Some(Value::Null), None, None) => Some(Answer::Key(key, None)),
                 (
                     Some(Value::Integer(version)),

@@ -1,7 +1,7 @@
 //! A replica: its connection, what it is sent, and what it says.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
+use super::super::unsent::Unsent;
 use super::backlog::Backlog;
 use super::port::{NewReplica, ONLINE, ReplicaLine};
 use super::window::Fills;
@@ -70,7 +71,7 @@ pub(super) struct Replica {
     /// What is replaced in its stream, until it has said that it is behind that.
     pub(super) fills: Option<Arc<Fills>>,
     /// Bytes that were not sent yet, before those of the stream.
-    pub(super) unsent: Vec<u8>,
+    pub(super) unsent: Unsent,
     /// How far it has said that it is, and when it was heard last.
     pub(super) acknowledged: u64,
     pub(super) heard: Instant,
@@ -87,7 +88,7 @@ impl Replica {
             phase: Phase::Waiting,
             position: 0,
             fills: None,
-            unsent: Vec::new(),
+            unsent: Unsent::default(),
             acknowledged: 0,
             heard: Instant::now(),
             took: Instant::now(),
@@ -204,19 +205,13 @@ impl Replica {
                 self.took = Instant::now();
                 return Ok(is_busy);
             }
-            match (&self.new.socket).write(&self.unsent) {
-                Ok(0) => return Err(ReplicaError::Closed),
-                Ok(sent) => {
-                    self.took = Instant::now();
-                    is_busy = true;
-                    match sent == self.unsent.len() {
-                        true => self.unsent.clear(),
-                        false => drop(self.unsent.drain(..sent)),
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(is_busy),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+            if !self.unsent.send(&mut &self.new.socket)? {
+                return Ok(is_busy);
+            }
+            self.took = Instant::now();
+            is_busy = true;
+            if !self.unsent.is_empty() {
+                return Ok(is_busy);
             }
         }
     }
@@ -226,8 +221,9 @@ impl Replica {
         match &mut self.phase {
             Phase::Gathered(file, left) => {
                 let bytes = usize::try_from(*left).unwrap_or(FILE_BYTES).min(FILE_BYTES);
-                self.unsent.resize(bytes, 0);
-                file.read_exact(&mut self.unsent)?;
+                let unsent = self.unsent.end();
+                unsent.resize(bytes, 0);
+                file.read_exact(unsent)?;
                 *left -= bytes as u64;
                 if *left == 0 {
                     // What follows is known to be the stream.
@@ -252,8 +248,8 @@ impl Replica {
                     .as_ref()
                     .filter(|fills| fills.end > self.position)
                 {
-                    Some(fills) => fills.replace(self.position, bytes, &mut self.unsent),
-                    None => self.unsent.extend_from_slice(bytes),
+                    Some(fills) => fills.replace(self.position, bytes, self.unsent.end()),
+                    None => self.unsent.end().extend_from_slice(bytes),
                 }
                 self.position += bytes.len() as u64;
                 Ok(true)

@@ -174,7 +174,7 @@ impl Sync {
                         self.page_key(key, &number_of)?;
                     }
                 }
-                Some(Answer::Key(_, None)) => {}
+                Some(Answer::Key(_, None) | Answer::Lost(_)) => {}
                 Some(Answer::Key(key, Some((version, expiry_ms, payload)))) => {
                     let (body, _) = payload::split(&payload).ok_or(SyncError::Payload)?;
                     let (kind, body) = payload::value(body).ok_or(SyncError::Payload)?;

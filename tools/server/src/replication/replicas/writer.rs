@@ -2,7 +2,8 @@
 //!
 //! - S1: what is seen at once is between `MULTI` and `EXEC`.
 //! - S2: a change that no command expresses has its key *held*: what changes it is kept until the
-//!   key was read as a whole, and follows that, as far as it is newer.
+//!   key was read as a whole, and follows that, as far as it is newer. A key that is changed so
+//!   again and again is written each time that it was read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,20 +33,23 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Held {
     waiting: Vec<Waiting>,
-    /// The last change that no command expresses: a read that is older is of no use.
+    /// The last change that no command expresses: a read that is older lacks it.
     needs: Version,
+    /// The version that was written last.
+    written: Version,
 }
 
 impl Held {
-    /// True if a key that was read at a version, or was absent, has all that is not expressed.
-    fn is_answered(&self, version: Option<Version>) -> bool {
-        let gone = || {
-            let last = self.waiting.iter().rev().find(|one| one.leaves_absent);
-            last.map(|one| one.version)
-        };
-        version
-            .or_else(gone)
-            .is_some_and(|version| version >= self.needs)
+    /// The version of the last change.
+    fn last(&self) -> Version {
+        let waiting = self.waiting.last();
+        self.needs.max(waiting.map_or(0, |one| one.version))
+    }
+
+    /// The version that a key had when it was read and was absent, as far as is known.
+    fn gone(&self) -> Option<Version> {
+        let last = self.waiting.iter().rev().find(|one| one.leaves_absent);
+        last.map(|one| one.version)
     }
 }
 
@@ -69,8 +73,10 @@ pub(super) struct StreamWriter {
     held_bytes: usize,
     /// Keys that are to be read.
     wanted: Vec<Arc<[u8]>>,
-    /// Versions of keys that were read as a whole, while older changes may come.
+    /// Versions of keys that were read as a whole, while older changes may come: until those were
+    /// passed on that the shards had noted then.
     read: HashMap<Arc<[u8]>, Version>,
+    read_until: Vec<u64>,
     /// Of a group: commands, and the change of each key among them.
     commands: Vec<u8>,
     parts: Vec<Part>,
@@ -99,6 +105,7 @@ impl StreamWriter {
             held_bytes: 0,
             wanted: Vec::new(),
             read: HashMap::new(),
+            read_until: Vec::new(),
             commands: Vec::new(),
             parts: Vec::new(),
             disturbance: None,
@@ -126,11 +133,24 @@ impl StreamWriter {
         self.held_bytes > HELD_BYTES_MAX
     }
 
-    /// Notes that all changes until now were written.
-    pub(super) fn note_all_written(&mut self) {
-        if !self.read.is_empty() {
+    /// Forgets which keys were read, once `has_passed` says that no older changes come.
+    pub(super) fn forget_read(&mut self, has_passed: impl FnOnce(&[u64]) -> bool) {
+        if !self.read.is_empty() && has_passed(&self.read_until) {
             self.read.clear();
         }
+    }
+
+    /// The keys of which changes are not written, and up to which version.
+    pub(super) fn unwritten(&self) -> Vec<(Arc<[u8]>, Version)> {
+        let held = self.held.iter();
+        held.map(|(key, held)| (Arc::clone(key), held.last()))
+            .collect()
+    }
+
+    /// True if the changes of a key up to a version are written.
+    pub(super) fn has_written(&self, key: &[u8], version: Version) -> bool {
+        let held = self.held.get(key);
+        held.is_none_or(|held| held.written >= version)
     }
 
     /// Writes changes that are seen at once, behind what `stream` has, whose first byte has this
@@ -145,7 +165,7 @@ impl StreamWriter {
             && windows.is_empty()
             && self.held.is_empty()
             && self.read.is_empty()
-            && self.write_plain(fed, stream)
+            && self.write_alone(fed, stream)
         {
             return;
         }
@@ -173,21 +193,30 @@ impl StreamWriter {
         self.write((stream, start), windows);
     }
 
-    /// Writes a change of a plain value that comes alone; false if it is of another kind.
-    fn write_plain(&mut self, fed: &Fed<'_>, stream: &mut Vec<u8>) -> bool {
-        if !matches!(
-            fed.body,
-            FedBody::Put { .. } | FedBody::Delete | FedBody::Expire { .. }
-        ) {
-            return false;
-        }
-        let Some(number) = self.number_of(fed.key) else {
+    /// Writes a change that comes alone and is looked at no more; false if it is of no key, or no
+    /// command expresses it.
+    fn write_alone(&mut self, fed: &Fed<'_>, stream: &mut Vec<u8>) -> bool {
+        let Some(number) = self.number_of(fed.key).filter(|_| !fed.key.is_empty()) else {
             return false;
         };
+        let (commands, mut count) = (&mut self.commands, 0);
+        commands.clear();
+        let is_expressed = write_change(shown_key(fed.key), &fed.body, &mut |words| {
+            write_command(words, commands);
+            count += 1;
+        });
+        if !is_expressed || count == 0 {
+            return is_expressed;
+        }
         select(&mut self.selected, number, stream);
-        write_plain(shown_key(fed.key), &fed.body, &mut |words| {
-            write_command(words, stream);
-        })
+        if count > 1 {
+            write_command(&[b"MULTI"], stream);
+        }
+        stream.extend_from_slice(&self.commands);
+        if count > 1 {
+            write_command(&[b"EXEC"], stream);
+        }
+        true
     }
 
     fn drop_held(&mut self) {
@@ -226,26 +255,17 @@ impl StreamWriter {
             return;
         }
         let key = shown_key(fed.key);
-        let mut is_expressed = true;
-        let resets = match fed.body {
-            FedBody::Put { .. } => true,
-            FedBody::Tree(effect) => replaces(&effect.op),
-            _ => false,
-        };
-        // Whatever has emptied it: that needs nothing of what it held.
-        let leaves_absent = match fed.body {
-            FedBody::Delete => true,
-            FedBody::Tree(effect) => effect.after == 0,
-            _ => false,
-        };
-        let resets = resets || leaves_absent;
+        let leaves_absent = leaves_absent(&fed.body);
+        let resets = leaves_absent
+            || match fed.body {
+                FedBody::Put { .. } => true,
+                FedBody::Tree(effect) => replaces(&effect.op),
+                _ => false,
+            };
         let of = Some((Arc::clone(&stored), fed.version, resets));
-        self.add(of, number, |out| match fed.body {
-            _ if leaves_absent => out(&[b"UNLINK", key]),
-            FedBody::Tree(effect) => {
-                is_expressed = effects::commands(key, &effect, out).is_ok();
-            }
-            body => is_expressed = write_plain(key, &body, out),
+        let mut is_expressed = true;
+        self.add(of, number, |out| {
+            is_expressed = write_change(key, &fed.body, out)
         });
         if !is_expressed {
             // What was written of it is not sent.
@@ -334,60 +354,77 @@ impl StreamWriter {
         }
     }
 
-    /// Writes a held key as it was read, `None` if it was absent, and what has changed it since.
-    /// `may_miss`: older changes may come that were not written yet.
+    /// Writes a held key as it was read, `None` if it was absent, and what has changed it since, as
+    /// far as that is expressed. `until`: older changes may come that were not passed on yet, up to
+    /// these bytes of each shard.
     pub(super) fn write_read(
         &mut self,
         stored: &[u8],
         read: Option<(Version, Option<u64>, &[u8])>,
-        may_miss: bool,
+        until: Option<&[u64]>,
         (stream, start): (&mut Vec<u8>, u64),
         windows: &mut [&mut Window],
     ) {
-        let version = read.map(|(version, ..)| version);
-        let Some((stored, held)) = self.held.remove_entry(stored) else {
+        let Some((stored, mut held)) = self.held.remove_entry(stored) else {
             return;
         };
-        if !held.is_answered(version) {
-            self.wanted.push(Arc::clone(&stored));
-            self.held.insert(stored, held);
-            return;
+        let version = match read {
+            Some((version, ..)) => Some(version),
+            None => held.gone(),
+        };
+        let (Some(version), Some(number)) = (version, self.number_of(&stored)) else {
+            // Its removal is on its way.
+            return self.hold_on(stored, held);
+        };
+        if let Some(until) = until {
+            self.read.insert(Arc::clone(&stored), version);
+            self.read_until.clear();
+            self.read_until.extend_from_slice(until);
         }
-        let bytes = held.waiting.iter().map(|one| one.commands.len());
-        self.held_bytes -= bytes.sum::<usize>();
-        let Some(number) = self.number_of(&stored) else {
-            return;
-        };
         let key = shown_key(&stored);
         self.commands.clear();
         self.parts.clear();
-        let waiting = match read {
-            Some((version, expiry_ms, payload)) => {
-                let of = Some((Arc::clone(&stored), version, true));
+        let of = Some((Arc::clone(&stored), version, true));
+        self.add(of, number, |out| match read {
+            None => out(&[b"UNLINK", key]),
+            Some((_, expiry_ms, payload)) => {
                 let at = expiry_ms.unwrap_or(0).to_string();
-                self.add(of, number, |out| {
-                    let at = at.as_bytes();
-                    out(&[b"RESTORE", key, at, payload, b"REPLACE", b"ABSTTL"]);
-                });
-                if may_miss {
-                    self.read.insert(Arc::clone(&stored), version);
-                }
-                let newer = held.waiting.into_iter();
-                newer.filter(|one| one.version > version).collect()
+                let at = at.as_bytes();
+                out(&[b"RESTORE", key, at, payload, b"REPLACE", b"ABSTTL"]);
             }
-            None => {
-                let version = held.waiting.first().map_or(held.needs, |one| one.version);
-                let of = Some((Arc::clone(&stored), version, true));
-                self.add(of, number, |out| out(&[b"UNLINK", key]));
-                // It was gone, so what came before its last removal is of no use.
-                let mut waiting = held.waiting;
-                let last = waiting.iter().rposition(|one| one.leaves_absent);
-                waiting.drain(..last.map_or(0, |last| last + 1));
-                waiting
-            }
-        };
-        for waiting in waiting {
+        });
+        held.written = version;
+        let newer = held.waiting.iter().position(|one| one.version > version);
+        let newer = newer.unwrap_or(held.waiting.len());
+        let bytes = held.waiting.drain(..newer).map(|one| one.commands.len());
+        self.held_bytes -= bytes.sum::<usize>();
+        if version < held.needs {
+            self.hold_on(Arc::clone(&stored), held);
+        } else {
+            self.add_waiting(&stored, number, held);
+        }
+        self.write((stream, start), windows);
+    }
+
+    /// Gives up a held key that is lost: what replicas have of it stays as it is.
+    pub(super) fn give_up(&mut self, stored: &[u8]) {
+        if let Some(held) = self.held.remove(stored) {
+            let bytes = held.waiting.iter().map(|one| one.commands.len());
+            self.held_bytes -= bytes.sum::<usize>();
+        }
+    }
+
+    /// Has a held key be read again.
+    fn hold_on(&mut self, stored: Arc<[u8]>, held: Held) {
+        self.wanted.push(Arc::clone(&stored));
+        self.held.insert(stored, held);
+    }
+
+    /// Adds the changes that a key has waited with to the group.
+    fn add_waiting(&mut self, stored: &Arc<[u8]>, number: u8, held: Held) {
+        for waiting in held.waiting {
             let start = self.commands.len();
+            self.held_bytes -= waiting.commands.len();
             self.commands.extend_from_slice(&waiting.commands);
             self.parts.push(Part {
                 start,
@@ -395,17 +432,28 @@ impl StreamWriter {
                 // It is one of several parts, whatever its commands are.
                 count: 1,
                 number,
-                of: Some((Arc::clone(&stored), waiting.version, waiting.resets)),
+                of: Some((Arc::clone(stored), waiting.version, waiting.resets)),
             });
         }
-        self.write((stream, start), windows);
     }
 }
 
-/// Writes a change of a plain value; false if it is of another kind.
-fn write_plain(key: &[u8], body: &FedBody<'_>, out: &mut dyn FnMut(&[&[u8]])) -> bool {
+/// True if a key is absent after a change.
+fn leaves_absent(body: &FedBody<'_>) -> bool {
+    match body {
+        FedBody::Delete => true,
+        FedBody::Tree(effect) => effect.after == 0,
+        _ => false,
+    }
+}
+
+/// Writes a change of a key; false if no command expresses it: then what was written is of no use.
+fn write_change(key: &[u8], body: &FedBody<'_>, out: &mut dyn FnMut(&[&[u8]])) -> bool {
     let mut digits = itoa::Buffer::new();
     match *body {
+        // Whatever has emptied it: that needs nothing of what it held.
+        _ if leaves_absent(body) => out(&[b"UNLINK", key]),
+        FedBody::Tree(effect) => return effects::commands(key, &effect, out).is_ok(),
         FedBody::Put {
             value,
             expiry_ms: None,
@@ -414,7 +462,6 @@ fn write_plain(key: &[u8], body: &FedBody<'_>, out: &mut dyn FnMut(&[&[u8]])) ->
             value,
             expiry_ms: Some(at),
         } => out(&[b"SET", key, value, b"PXAT", digits.format(at).as_bytes()]),
-        FedBody::Delete => out(&[b"UNLINK", key]),
         FedBody::Expire { expiry_ms: None } => out(&[b"PERSIST", key]),
         FedBody::Expire {
             expiry_ms: Some(at),
