@@ -265,7 +265,7 @@ impl StreamWriter {
         let of = Some((Arc::clone(&stored), fed.version, resets));
         let mut is_expressed = true;
         self.add(of, number, |out| {
-            is_expressed = write_change(key, &fed.body, out)
+            is_expressed = write_change(key, &fed.body, out);
         });
         if !is_expressed {
             // What was written of it is not sent.
