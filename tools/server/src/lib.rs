@@ -8,6 +8,7 @@
 //! turn/     what a core does in a turn, one file a step; serving.rs: what it works with
 //! commands/ the table of commands, and how each is run
 //! native/   the native protocol, over the fabric, into the same loop
+//! cluster/  slots of keys, and the map of their owners
 //! conn/     a connection: output, replies in order, encryption, authentication
 //! waits/    clients that wait for keys
 //! exec/     transactions, the sections that they hold
@@ -31,6 +32,7 @@
 mod budgets;
 #[cfg(test)]
 mod by_hand;
+mod cluster;
 mod commands;
 mod conn;
 mod cores;
@@ -67,6 +69,7 @@ mod users;
 mod waits;
 mod words;
 
+pub use self::cluster::{ClusterMap, MEMBERS_MAX, Member, SLOTS, slot_of};
 pub use self::durability::{SavePoint, parse_save_points, save_points_text};
 pub use self::figures::native_counters::{NativeFigure, NativeFigures};
 pub use self::figures::reading::ServerReporter;
