@@ -69,7 +69,9 @@ mod users;
 mod waits;
 mod words;
 
-pub use self::cluster::{ClusterMap, MEMBERS_MAX, Member, SLOTS, slot_of};
+pub use self::cluster::{
+    ClusterMap, MAP_BYTES_MAX, MEMBERS_MAX, Member, SLOTS, is_member_id, slot_of,
+};
 pub use self::durability::{SavePoint, parse_save_points, save_points_text};
 pub use self::figures::native_counters::{NativeFigure, NativeFigures};
 pub use self::figures::reading::ServerReporter;
@@ -77,8 +79,9 @@ pub use self::figures::server_figures::{CallFigures, CoreFigures, ServerFigures}
 pub use self::limits::SECTION_NS;
 pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
-    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, DataOptions, NativeOptions,
-    NativeOptionsError, Options, ReplicaOptions, SCRIPT_TIME_LIMIT, SourceAddress, TlsOptions,
+    AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, ClusterOptions, DataOptions,
+    NativeOptions, NativeOptionsError, Options, ReplicaOptions, SCRIPT_TIME_LIMIT, SourceAddress,
+    TlsOptions,
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;

@@ -12,6 +12,7 @@ use farcore::RemovedKeys;
 
 use crate::budgets::entries::Entries;
 use crate::budgets::turn_bytes::TurnBytes;
+use crate::cluster::{CoreView, View};
 use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
 use crate::conn::sockets::Sockets;
@@ -115,6 +116,8 @@ pub(crate) struct Serving {
     pub(crate) delays: Delays,
     /// The users, as the core knows them.
     pub(crate) users: CoreUsers,
+    /// The map of the cluster as the core knows it, if the server is a part of one.
+    pub(crate) cluster: Option<CoreView>,
     /// What its clients were refused.
     pub(crate) denials: Denials,
     /// What its clients cache.
@@ -153,6 +156,7 @@ impl Serving {
         };
         let shares = Shares::of(&shared.options, shared.cores.len());
         let users = CoreUsers::new(&shared.users);
+        let cluster = shared.cluster.as_ref().map(CoreView::new);
         Ok(Self {
             sockets: Sockets::new(shared.cores[place].wake_event())?,
             limits_of_whole: Limits {
@@ -196,6 +200,7 @@ impl Serving {
             elements: ElementKeys::default(),
             tasks: Tasks::default(),
             users,
+            cluster,
             denials: Denials::default(),
             tracking: CoreTracking::default(),
             slow: SlowLog::default(),
@@ -218,6 +223,13 @@ impl Serving {
     /// long as a record.
     pub(crate) fn piece_bytes_max(&self) -> usize {
         self.value_bytes_max / 2
+    }
+
+    /// The map of the cluster as it is now, if the server is a part of one.
+    #[inline]
+    pub(crate) fn cluster_view(&mut self) -> Option<&View> {
+        let view = self.cluster.as_mut()?;
+        Some(view.renewed(self.shared.cluster.as_ref()?))
     }
 
     /// The core's figures.

@@ -1,8 +1,13 @@
-//! What a server knows of the cluster that it is a part of: the slots of keys (`slot`), and which
-//! server owns which (`map`). It performs no I/O.
+//! What a server knows of the cluster that it is a part of: the slots of keys (`slot`), which
+//! server owns which (`map`), what this one serves (`view`), and how one map takes the place of
+//! another (`current`, which alone reads and writes the file).
 
+mod current;
 mod map;
 mod slot;
+mod view;
 
-pub use self::map::{ClusterMap, MEMBERS_MAX, Member};
+pub(crate) use self::current::{CurrentMap, MapError};
+pub use self::map::{ClusterMap, MAP_BYTES_MAX, MEMBERS_MAX, Member, is_member_id};
 pub use self::slot::{SLOTS, slot_of};
+pub(crate) use self::view::{CoreView, Served, SlotUse, View};

@@ -64,11 +64,6 @@ fn stats(call: &mut Call<'_>) -> Result {
     }))
 }
 
-/// Commands of a Redis Cluster.
-pub(super) fn cluster(_: &mut Call<'_>) -> Result {
-    Err("ERR This instance has cluster support disabled".into())
-}
-
 pub(super) fn debug(_: &mut Call<'_>) -> Result {
     Err("ERR DEBUG command not allowed. The server has no commands for debugging.".into())
 }

@@ -372,12 +372,13 @@ fn write_denial(bytes: &mut Vec<u8>, protocol: Protocol, denial: &Denial, now_ms
 }
 
 /// Does work on the file in a thread of its own, since the system may take long, and waits for it.
-async fn beside<T: Send + 'static>(
+pub(super) async fn beside<T: Send + 'static>(
     core: &Core,
+    name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (sender, done) = std::sync::mpsc::sync_channel(1);
-    let thread = std::thread::Builder::new().name("farcore-acl-file".to_owned());
+    let thread = std::thread::Builder::new().name(name.to_owned());
     thread
         .spawn(move || {
             let _ = sender.send(work());
@@ -399,7 +400,7 @@ fn load(call: &mut Call<'_>) -> Result {
     };
     Ok(call.task(move |core: Core, output, protocol| async move {
         let (catalogue, defaults) = (shared.users.catalogue, shared.users.defaults());
-        let loaded = beside(&core, move || file::load(&path, catalogue, defaults)).await;
+        let loaded = beside(&core, "farcore-acl-file", move || file::load(&path, catalogue, defaults)).await;
         let outcome = match loaded {
             Some(Ok(users)) => {
                 shared.users.replace(users);
@@ -431,7 +432,7 @@ fn save(call: &mut Call<'_>) -> Result {
     Ok(call.task(move |core: Core, output, protocol| async move {
         let table = shared.users.now();
         let shown = path.display().to_string();
-        let saved = beside(&core, move || file::save(&path, &table)).await;
+        let saved = beside(&core, "farcore-acl-file", move || file::save(&path, &table)).await;
         let is_saved = match saved {
             Some(Ok(())) => true,
             Some(Err(error)) => {

@@ -94,6 +94,12 @@ impl<'a> Call<'a> {
         self.serving.shared.databases.of(number)
     }
 
+    /// True if the command is one of a client of a server that is a part of a cluster.
+    #[inline]
+    pub(super) fn is_in_cluster(&self) -> bool {
+        self.serving.cluster.is_some() && !self.connection.is_inner()
+    }
+
     /// Replies `OK`.
     pub(crate) fn ok(&mut self) -> Flow {
         self.reply(|writer| writer.simple("OK"))

@@ -53,7 +53,7 @@ pub(crate) struct CalledCommand {
     pub(crate) needs_memory: bool,
     /// A read-only script may not call it, though it writes no key.
     pub(crate) is_replicated: bool,
-    command: &'static Command,
+    pub(crate) command: &'static Command,
 }
 
 impl CalledCommand {

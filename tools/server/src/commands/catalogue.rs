@@ -38,7 +38,7 @@ static LINES: LazyLock<HashMap<&str, Line>> = LazyLock::new(|| {
 });
 
 /// Commands that look at their second word themselves.
-const WITHOUT_TABLE: &[&str] = &["cluster", "pubsub"];
+const WITHOUT_TABLE: &[&str] = &["pubsub"];
 
 /// The commands of the table.
 pub(crate) static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {

@@ -73,6 +73,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result {
     call.serving.end_tracking(number, connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.database = 0;
+    call.connection.is_read_only = false;
     // The library stays what it is; as Redis.
     call.connection.names.name = Vec::new();
     call.connection.reply_mode = ReplyMode::On;
@@ -178,6 +179,8 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
     let id = call.connection.id;
     let follows = call.serving.shared.replication.state().link.is_some();
     let role = if follows { "replica" } else { "master" };
+    let is_part = call.serving.cluster.is_some();
+    let mode = if is_part { "cluster" } else { "standalone" };
     Ok(call.reply(|writer| {
         writer.map(7);
         for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -188,7 +191,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result {
         writer.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
         writer.bulk(b"id");
         writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
-        for (key, value) in [("mode", "standalone"), ("role", role)] {
+        for (key, value) in [("mode", mode), ("role", role)] {
             writer.bulk(key.as_bytes());
             writer.bulk(value.as_bytes());
         }

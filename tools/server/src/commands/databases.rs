@@ -41,12 +41,18 @@ impl Call<'_> {
 }
 
 pub(super) fn select(call: &mut Call<'_>) -> Result {
+    if call.is_in_cluster() && integer(call.argument(1))? != 0 {
+        return Err("ERR SELECT is not allowed in cluster mode".into());
+    }
     let selected = database(call.argument(1))?;
     call.connection.database = selected;
     Ok(call.ok())
 }
 
 pub(super) fn swapdb(call: &mut Call<'_>) -> Result {
+    if call.is_in_cluster() {
+        return Err("ERR SWAPDB is not allowed in cluster mode".into());
+    }
     let parsed = |place, what: &str| {
         let text = format!("ERR invalid {what} DB index");
         let number = integer(call.argument(place)).ok();
@@ -120,6 +126,9 @@ pub(crate) async fn look(core: &mut Core, shared: &Shared) -> farcore::Result<()
 }
 
 pub(super) fn move_to(call: &mut Call<'_>) -> Result {
+    if call.is_in_cluster() {
+        return Err("ERR MOVE is not allowed in cluster mode".into());
+    }
     let selected = database(call.argument(2))?;
     let databases = &call.serving.shared.databases;
     let target = databases.of(selected);

@@ -6,7 +6,7 @@ use super::command::Command;
 use super::flow::{Flow, REPEATED_BYTES_MAX, Refusal, repeated};
 use super::stored_keys::run_with_stored_keys;
 use super::table::find;
-use super::{channels, connection, long_set, pausing, rights, tracking, transactions};
+use super::{channels, connection, long_set, pausing, rights, slot_check, tracking, transactions};
 use crate::conn::stored_keys::StoredKeys;
 use crate::durability::{LOADING, READ_ONLY, STALE, UNFOLLOWED, UNSAVED};
 use crate::figures::counters::NO_COMMAND;
@@ -20,7 +20,8 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
         return Flow::Done;
     }
     let flow = match admitted(call, call.count()) {
-        Ok(command) => {
+        Ok(None) => return Flow::Later,
+        Ok(Some(command)) => {
             if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
                 return Flow::Later;
             }
@@ -36,6 +37,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
             }
+            call.connection.slots_looked = None;
             if call.connection.tracker.is_some() {
                 tracking::note_run(call, command);
             }
@@ -53,6 +55,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
         }
         Err(refusal) => {
             call.connection.stored_keys = StoredKeys::Unknown;
+            call.connection.slots_looked = None;
             Err(transactions::refused(call, refusal))
         }
     };
@@ -101,7 +104,8 @@ pub(crate) fn streams(arguments: &Arguments, input: &[u8], left: usize) -> bool 
 pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     call.serving.shared.note_large_value();
     let (flow, command) = match admitted(call, call.count() + 1 + left) {
-        Ok(command) => {
+        Ok(None) => return Flow::Later,
+        Ok(Some(command)) => {
             if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
                 return Flow::Later;
             }
@@ -111,6 +115,7 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
             }
+            call.connection.slots_looked = None;
             let is_counted = call.connection.is_executing() && call.connection.script.is_none();
             let place = call.connection.command_place;
             if let Some(counters) = call.serving.counters().calls.get(usize::from(place)) {
@@ -120,6 +125,7 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         }
         Err(refusal) => {
             call.connection.stored_keys = StoredKeys::Unknown;
+            call.connection.slots_looked = None;
             (Err(refusal), NO_COMMAND)
         }
     };
@@ -142,8 +148,9 @@ fn run_special(call: &mut Call<'_>, command: &Command) -> Result<Flow, Refusal> 
     }
 }
 
-/// The command, if it exists, has as many arguments as it takes, and the client may run it.
-fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refusal> {
+/// The command, if it exists, has as many arguments as it takes, and the client may run it here;
+/// `None` if that is found out later.
+fn admitted(call: &mut Call<'_>, count: usize) -> Result<Option<&'static Command>, Refusal> {
     // None if the name itself is too long.
     let name = if call.arguments.is_empty() {
         &[]
@@ -186,6 +193,16 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
         rejected(call);
         return Err(refusal);
     }
+    if call.serving.cluster.is_some() {
+        match slot_check::admit(call, command, count) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(refusal) => {
+                rejected(call);
+                return Err(refusal);
+            }
+        }
+    }
     // A queued command was admitted with its transaction, and one that has begun goes on.
     let is_admitted = call.connection.is_executing() || call.connection.sent_parts.is_some();
     if call.serving.shared.saving.refusals.are_some()
@@ -202,7 +219,7 @@ fn admitted(call: &mut Call<'_>, count: usize) -> Result<&'static Command, Refus
     }
     call.connection.last_command = command.name;
     call.connection.command_place = u8::try_from(command.place()).unwrap_or(NO_COMMAND);
-    Ok(command)
+    Ok(Some(command))
 }
 
 /// Why a command is refused while the data are loaded or cannot be saved, or come from another

@@ -195,6 +195,9 @@ pub(super) fn copy(call: &mut Call<'_>) -> Result {
         }
         place += 1;
     }
+    if call.is_in_cluster() && selected != 0 {
+        return Err("ERR Copying to another database is not allowed in cluster mode".into());
+    }
     let databases = &call.serving.shared.databases;
     let database = databases.of(selected);
     if !databases.note_used(database) && call.may_wait_for_clear() {

@@ -20,6 +20,9 @@ const HOST_BYTES_MAX: usize = 256;
 type Result = std::result::Result<Flow, Refusal>;
 
 pub(super) fn replicaof(call: &mut Call<'_>) -> Result {
+    if call.is_in_cluster() {
+        return Err("ERR REPLICAOF not allowed in cluster mode.".into());
+    }
     let (host, port) = (call.argument(1), call.argument(2));
     if is_option(host, "no") && is_option(port, "one") {
         return Ok(promote(call));

@@ -92,6 +92,9 @@ impl Sorting {
                 place += 1;
             } else if is_option(option, "by") && left >= 1 {
                 let text = call.argument(place + 1);
+                if text.contains(&b'*') && call.is_in_cluster() {
+                    return Err("ERR BY option of SORT denied in Cluster mode.".into());
+                }
                 if text.contains(&b'*') && !names_any {
                     return Err(
                         "ERR BY option of SORT denied due to insufficient ACL permissions.".into(),
@@ -105,6 +108,9 @@ impl Sorting {
                 };
                 place += 1;
             } else if is_option(option, "get") && left >= 1 {
+                if call.is_in_cluster() {
+                    return Err("ERR GET option of SORT denied in Cluster mode.".into());
+                }
                 if !names_any {
                     return Err(
                         "ERR GET option of SORT denied due to insufficient ACL permissions.".into(),

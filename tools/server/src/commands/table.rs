@@ -9,12 +9,12 @@ use super::flow::{Flow, Refusal};
 #[cfg(feature = "scripts")]
 use super::scripts;
 use super::{
-    absent, access, all_keys, bit_fields, bit_operations, bits, channels, config, connection,
-    databases, dump, element_draw, element_scan, expiry, geo, geo_search, hashes, hyperloglogs,
-    introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object, random_key, renames,
-    replicas, saves, server, set_algebra, sets, slowlog, sorted_draw, sorted_ranges, sorted_scan,
-    sorted_sets, sorted_several, sorted_takes, sorts, stream_groups, stream_reads, streams,
-    strings, subcommand, transactions,
+    absent, access, all_keys, bit_fields, bit_operations, bits, channels, cluster, config,
+    connection, databases, dump, element_draw, element_scan, expiry, geo, geo_search, hashes,
+    hyperloglogs, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
+    random_key, renames, replicas, saves, server, set_algebra, sets, slowlog, sorted_draw,
+    sorted_ranges, sorted_scan, sorted_sets, sorted_several, sorted_takes, sorts, stream_groups,
+    stream_reads, streams, strings, subcommand, transactions,
 };
 use crate::cores::shared::CommandNames;
 
@@ -184,6 +184,7 @@ const NAMED_READ: &str = "readonly movablekeys";
 const REPLICATED_READ: &str = "readonly may_replicate";
 const ADMIN_WRITE: &str = "write denyoom admin";
 const ADMIN: &str = "admin loading stale";
+const MANAGE: &str = "admin noscript loading stale";
 const FOLLOW: &str = "admin noscript loading stale";
 const REPLICATE: &str = "admin noscript loading stale allow_busy";
 const SYNCHRONIZE: &str = "admin noscript no_async_loading no_multi";
@@ -200,6 +201,7 @@ const TRANSACTION: &str = "noscript loading stale fast";
 pub(crate) static COMMANDS: &[Command] = &[
     container("acl", ADMIN, access::ACL),
     command("append", 3, ONE, WRITE, strings::append),
+    command("asking", 1, NONE, "fast", cluster::asking),
     open(
         "auth",
         -2,
@@ -234,7 +236,14 @@ pub(crate) static COMMANDS: &[Command] = &[
         sorted_takes::bzpopmin,
     ),
     container("client", INFO, connection::CLIENT),
-    command("cluster", -2, NONE, ADMIN, absent::cluster),
+    Command {
+        subcommands: cluster::CLUSTER,
+        ..command("cluster", -2, NONE, ADMIN, cluster::cluster)
+    },
+    Command {
+        subcommands: cluster::CLUSTERX,
+        ..command("clusterx", -2, NONE, MANAGE, cluster::cluster)
+    },
     Command {
         subcommands: introspection::COMMAND,
         ..command("command", -1, NONE, INFO, introspection::command)
@@ -383,8 +392,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("punsubscribe", -1, NONE, SUBSCRIBE, channels::punsubscribe),
     open("quit", -1, INFO, connection::quit),
     command("randomkey", 1, NONE, SLOW_READ, random_key::randomkey),
-    command("readonly", 1, NONE, INFO, absent::cluster),
-    command("readwrite", 1, NONE, INFO, absent::cluster),
+    command("readonly", 1, NONE, INFO, cluster::readonly),
+    command("readwrite", 1, NONE, INFO, cluster::readwrite),
     command("rename", 3, TWO, "write", renames::rename),
     command("renamenx", 3, TWO, CHANGE, renames::renamenx),
     command("replconf", -1, NONE, REPLICATE, replicas::replconf),

@@ -12,7 +12,7 @@ use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, Tr
 use super::arguments::{integer, is_option};
 use super::command::MoreKeys;
 use super::stored_keys::run_with_stored_keys;
-use super::{Call, Command, Flow, Refusal, find, pausing, subcommand};
+use super::{Call, Command, Flow, Refusal, find, pausing, slot_check, subcommand};
 use crate::cores::shared::Shared;
 use crate::databases::{self, Database, Databases, shown_key};
 use crate::events::key_events::KeyEvent;
@@ -413,6 +413,10 @@ pub(super) fn refused(call: &mut Call<'_>, refusal: Refusal) -> Refusal {
     }
     call.connection.transaction = None;
     let Refusal(text) = refusal;
+    // The client follows it as it is; as Redis.
+    if slot_check::is_redirection(&text) {
+        return Refusal(text);
+    }
     aborted(&text)
 }
 

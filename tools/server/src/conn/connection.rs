@@ -194,6 +194,11 @@ pub(crate) struct Connection {
     pub(crate) kept_keys: Option<Box<KeptKeys>>,
     /// Keys of requests under way, if one may turn out to be about a long value.
     pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
+    /// How many arguments of the command that goes on later had their slots looked at, and the slot
+    /// of the keys among them.
+    pub(crate) slots_looked: Option<(usize, Option<u16>)>,
+    /// It has sent `READONLY`: it also reads what the server has of others' slots.
+    pub(crate) is_read_only: bool,
     /// The keys of the command that goes on later.
     pub(crate) stored_keys: StoredKeys,
     /// Parts that were sent of a command that must go on later; its reply is promised.
@@ -311,6 +316,8 @@ impl Connection {
             left: 0,
             kept_keys: None,
             keys_under_way: None,
+            slots_looked: None,
+            is_read_only: false,
             stored_keys: StoredKeys::default(),
             sent_parts: None,
             output: Output::default(),

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use farcore::{Durability, EngineReporter, Feed};
 
+use crate::cluster::CurrentMap;
 use crate::conn::guesses::FailingAddresses;
 use crate::conn::keepalive::Keepalive;
 use crate::conn::pause::Pause;
@@ -144,6 +145,8 @@ pub(crate) struct Shared {
     pub(crate) saving: Arc<Saving>,
     /// Whether the server follows another one.
     pub(crate) replication: Replication,
+    /// The map of its cluster, if it is a part of one.
+    pub(crate) cluster: Option<CurrentMap>,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -218,6 +221,7 @@ impl Shared {
             memory_limit: MemoryLimit::default(),
             saving: Arc::new(saving),
             replication,
+            cluster: None,
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),
@@ -308,6 +312,25 @@ impl Shared {
         let is_used = self.reporter.stats().far_used_bytes > 0;
         // ORDERING: relaxed; see `is_far_memory_used`.
         self.is_far_memory_used.store(is_used, Ordering::Relaxed);
+    }
+
+    /// Takes the map of the cluster's file if it is newer.
+    pub(crate) fn look_at_map(&self) {
+        let Some(cluster) = &self.cluster else {
+            return;
+        };
+        match cluster.look() {
+            Ok(None) => {}
+            Ok(Some(version)) => {
+                tracing::info!(version, "the map of the cluster was read anew");
+                if cluster.now().1.own.is_none() {
+                    tracing::warn!("this server is not in the map of the cluster");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the map of the cluster is not taken: the last one holds");
+            }
+        }
     }
 
     /// True once nothing new is to be served.

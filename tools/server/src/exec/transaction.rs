@@ -152,11 +152,33 @@ pub(crate) struct Queue {
     pub(crate) is_alone: bool,
     /// The shards that the commands may touch.
     pub(crate) reach: Reach,
+    /// The slots of their keys, if the server is a part of a cluster.
+    pub(crate) slots: Slots,
     /// The number of the database that a queued `SELECT` has selected.
     pub(crate) database: Option<u8>,
     /// Of the command that is being added: where it begins, its next argument, and the bytes of
     /// that which are there.
     pub(crate) adding: (usize, usize, usize),
+}
+
+/// The slots of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Slots {
+    #[default]
+    None,
+    One(u16),
+    Several,
+}
+
+impl Slots {
+    /// These and another one.
+    pub(crate) fn and(self, slot: u16) -> Self {
+        match self {
+            Self::None => Self::One(slot),
+            Self::One(own) if own == slot => self,
+            _ => Self::Several,
+        }
+    }
 }
 
 /// The shards that queued commands may touch.

@@ -231,7 +231,9 @@ fn server(gathered: &Gathering<'_>, text: &mut String) {
     let uptime = shared.started.elapsed().as_secs();
     line(text, "redis_version", REDIS_VERSION);
     line(text, "farcore_version", env!("CARGO_PKG_VERSION"));
-    line(text, "redis_mode", "standalone");
+    let is_part = shared.cluster.is_some();
+    let mode = if is_part { "cluster" } else { "standalone" };
+    line(text, "redis_mode", mode);
     line(text, "os", std::env::consts::OS);
     line(text, "arch_bits", usize::BITS);
     line(text, "multiplexing_api", "epoll+io_uring");
@@ -534,8 +536,9 @@ fn cores(gathered: &Gathering<'_>, text: &mut String) {
     }
 }
 
-fn cluster(_: &Gathering<'_>, text: &mut String) {
-    line(text, "cluster_enabled", 0);
+fn cluster(gathered: &Gathering<'_>, text: &mut String) {
+    let is_part = gathered.shared.cluster.is_some();
+    line(text, "cluster_enabled", u8::from(is_part));
 }
 
 /// Keys that expire are not counted: their number is 0.

@@ -92,6 +92,18 @@ impl fmt::Debug for ReplicaOptions {
     }
 }
 
+/// The cluster that a server is a part of.
+#[derive(Clone, Default, Debug)]
+pub struct ClusterOptions {
+    /// The file of the map, which is looked at each second and holds what clients push; `None`:
+    /// the map is unknown until a client pushes it.
+    pub map: Option<PathBuf>,
+    /// The ID of this server in the map; `None`: it is the one of its address.
+    pub id: Option<String>,
+    /// Where clients reach this server, as the map has it; `None`: where it listens.
+    pub announced: Option<SourceAddress>,
+}
+
 /// What a server is started with.
 #[derive(Clone)]
 pub struct Options {
@@ -126,6 +138,8 @@ pub struct Options {
     pub data: Option<DataOptions>,
     /// How it follows another server. Default: it follows none.
     pub replica: ReplicaOptions,
+    /// The cluster that it is a part of. Default: none.
+    pub cluster: Option<ClusterOptions>,
     /// Encrypted connections, beside others.
     pub tls: Option<TlsOptions>,
     /// The native protocol, over the fabric. Default: not served.
@@ -151,6 +165,7 @@ impl Options {
             monitors: false,
             data: None,
             replica: ReplicaOptions::default(),
+            cluster: None,
             tls: None,
             native: NativeOptions::default(),
         }
@@ -190,6 +205,7 @@ impl std::fmt::Debug for Options {
             .field("monitors", &self.monitors)
             .field("data", &self.data)
             .field("replica", &self.replica)
+            .field("cluster", &self.cluster)
             .field("tls", &self.tls)
             .field("native", &self.native)
             .finish()

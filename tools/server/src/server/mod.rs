@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use self::accept::Listener;
+use crate::cluster::CurrentMap;
 use crate::commands::{CATALOGUE, command_names, databases};
 use crate::conn::tls;
 use crate::cores::port::CorePort;
@@ -55,6 +56,9 @@ pub enum StartError {
     /// The file of users cannot be read, or has lines that define none.
     #[error("{0}correct the file that --acl-file names, or leave --acl-file out")]
     Users(String),
+    /// The map of the cluster cannot be read.
+    #[error("the map of the cluster: {0}; correct the file that --cluster-map names")]
+    Cluster(String),
     /// The engine is closed.
     #[error(transparent)]
     Engine(#[from] farcore::Error),
@@ -116,7 +120,8 @@ impl Server {
         let native = NativeListeners::bind(&options.native, options.backlog)
             .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
-        let shared = Shared::new(
+        let cluster = cluster_of(&options, address)?;
+        let mut shared = Shared::new(
             (options, tls),
             ports?,
             (
@@ -129,6 +134,7 @@ impl Server {
             command_names(),
             users,
         );
+        shared.cluster = cluster;
         let mut server = Self {
             shared: Arc::new(shared),
             address,
@@ -304,6 +310,26 @@ fn users_of(options: &Options) -> Result<Users, StartError> {
         })?);
     }
     Ok(users)
+}
+
+/// The map of the cluster that the server is a part of.
+fn cluster_of(options: &Options, listen: SocketAddr) -> Result<Option<CurrentMap>, StartError> {
+    let Some(cluster) = &options.cluster else {
+        return Ok(None);
+    };
+    let announced = match &cluster.announced {
+        Some(address) => (address.host.clone(), address.port),
+        None => (listen.ip().to_string(), listen.port()),
+    };
+    let map = CurrentMap::open(cluster.map.clone(), cluster.id.clone(), announced);
+    let map = map.map_err(|error| StartError::Cluster(error.to_string()))?;
+    let (_, view) = map.now();
+    let (version, servers) = (view.map.version, view.map.members.len());
+    tracing::info!(version, servers, id = view.own_id(), "a part of a cluster");
+    if version > 0 && view.own.is_none() {
+        tracing::warn!("this server is not in the map of the cluster");
+    }
+    Ok(Some(map))
 }
 
 /// Listens at an address; returns also which one it is.

@@ -1,5 +1,5 @@
-//! What the thread that accepts does about once a second: rates, the limit of local memory, and
-//! messages that end silent and late connections (`turn/upkeep.rs`).
+//! What the thread that accepts does about once a second: rates, the limit of local memory, the
+//! map of the cluster, and messages that end silent and late connections (`turn/upkeep.rs`).
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -58,6 +58,7 @@ impl Upkeep {
         }
         shared.saving.look();
         shared.keep_limit();
+        shared.look_at_map();
         shared.note_far_memory();
         let options = &shared.options;
         let is_watched = options.idle_timeout.is_some() || options.has_unauthenticated();

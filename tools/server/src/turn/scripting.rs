@@ -326,6 +326,12 @@ impl Serving {
         if (called.writes || called.is_replicated) && run.is_read_only {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
         }
+        if self.cluster.is_some() {
+            let words = (called.command, words, input);
+            if let Some(text) = commands::refused_to_script(self, connection, words) {
+                return Err(text.to_owned());
+            }
+        }
         let refusals = &self.shared.saving.refusals;
         if called.writes && !run.has_written && refusals.is_unfollowed() {
             return Err(UNFOLLOWED.to_owned());
