@@ -1,6 +1,6 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `card`, `cli`, `console`, `doctor`, `fabric`, `memnode`, `rdb`, `serve`,
+//! One module a command: `card`, `cli`, `cluster`, `console`, `doctor`, `fabric`, `memnode`, `rdb`, `serve`,
 //! `top`, `tune`; `manual` has completions and manual pages. Each checks its flags and returns the
 //! exit code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of
 //! running engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are shared.
@@ -11,6 +11,7 @@
 #[cfg(feature = "card")]
 mod card;
 mod cli;
+mod cluster;
 #[cfg(feature = "console")]
 mod console;
 mod data;
@@ -71,6 +72,9 @@ enum Command {
     Card(card::Command),
     /// Read and change a server's keys over the native protocol: one command, a script, a prompt.
     Cli(Box<cli::Arguments>),
+    /// Write, print and check the map of a cluster of servers.
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Serve simulations of a card, their results and running engines to browsers.
     #[cfg(feature = "console")]
     Console(Box<console::Arguments>),
@@ -111,6 +115,7 @@ impl Command {
             #[cfg(feature = "card")]
             Self::Card(command) => command.name(),
             Self::Cli(arguments) => arguments.name(),
+            Self::Cluster(command) => command.name(),
             #[cfg(feature = "console")]
             Self::Console(_) => "console",
             Self::Data(command) => command.name(),
@@ -147,6 +152,7 @@ impl Command {
             #[cfg(feature = "card")]
             Self::Card(command) => card::run(command, given),
             Self::Cli(arguments) => cli::run(arguments),
+            Self::Cluster(command) => cluster::run(command),
             #[cfg(feature = "console")]
             Self::Console(arguments) => console::run(arguments),
             Self::Data(command) => data::run(command),

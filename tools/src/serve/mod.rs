@@ -12,6 +12,7 @@
 //!   answered, and saved if the rules or the client want that. A signal ends it also while the
 //!   engine opens, which may wait for memory nodes, or loads its data directory.
 
+mod cluster;
 mod data;
 mod exposed;
 mod heap;
@@ -48,6 +49,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
+use self::cluster::ClusterArguments;
 use self::data::DataArguments;
 use self::exposed::ExposedServer;
 use self::heap::Returned;
@@ -200,6 +202,8 @@ pub(crate) struct Arguments {
     data: DataArguments,
     #[command(flatten)]
     replica: ReplicaArguments,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     #[command(flatten)]
     native: NativeArguments,
     /// Allow MONITOR, which shows the commands of all clients
@@ -366,6 +370,7 @@ impl Arguments {
             monitors: self.monitor,
             data: self.data.options()?,
             replica: self.replica.options()?,
+            cluster: self.cluster.options()?,
             tls: self.tls_options(),
             native: self.native.options(&self.device, self.open_to_all)?,
             ..Options::new(self.resp)

@@ -12,7 +12,7 @@ use crate::token;
 
 const FILE_FLAG: &str = "--replica-auth-file";
 
-fn parse_source(text: &str) -> Result<SourceAddress, String> {
+pub(super) fn parse_source(text: &str) -> Result<SourceAddress, String> {
     let parts = text.rsplit_once(':');
     let parts = parts.and_then(|(host, port)| {
         let host = host

@@ -161,6 +161,26 @@ impl CurrentMap {
     }
 }
 
+impl ClusterMap {
+    /// The map in a file; `None` if there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is malformed.
+    pub fn read(path: &Path) -> Result<Option<Self>, String> {
+        let text = read_file(path).map_err(|error| error.to_string())?;
+        let map = text.map(|(text, _)| Self::parse(&text)).transpose();
+        map.map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Writes the map into a file, which is replaced as a whole.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        write_file(path, &self.to_string())
+    }
+}
+
 fn seen_of(metadata: &fs::Metadata) -> Seen {
     (
         metadata.ino(),

@@ -302,17 +302,17 @@ impl ClusterMap {
             })
     }
 
-    /// The slots of a member, as its line has them.
+    /// The slots of each member, as its line has them.
     #[must_use]
-    pub fn slots_text(&self, place: usize) -> String {
-        let mut text = String::new();
-        for (first, last, _) in self.ranges().filter(|(.., owner)| *owner == place) {
+    pub fn slots_texts(&self) -> Vec<String> {
+        let mut texts = vec![String::new(); self.members.len()];
+        for (first, last, owner) in self.ranges() {
             let _ = match first == last {
-                true => write!(text, " {first}"),
-                false => write!(text, " {first}-{last}"),
+                true => write!(texts[owner], " {first}"),
+                false => write!(texts[owner], " {first}-{last}"),
             };
         }
-        text
+        texts
     }
 
     /// What an operator should know of a map that is well formed, a line each.
@@ -346,14 +346,13 @@ fn lines_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
 impl std::fmt::Display for ClusterMap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "version {}", self.version)?;
-        for (place, member) in self.members.iter().enumerate() {
+        for (member, slots) in self.members.iter().zip(self.slots_texts()) {
             let Member {
                 id,
                 host,
                 port,
                 source,
             } = member;
-            let slots = self.slots_text(place);
             match source {
                 None => writeln!(f, "{id} {host} {port} master -{slots}")?,
                 Some(source) => writeln!(f, "{id} {host} {port} slave {source}")?,

@@ -169,18 +169,6 @@ fn info(call: &mut Call<'_>) -> Result {
     Ok(call.reply(|writer| writer.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// The slots of each member, as lines of `CLUSTER NODES` have them.
-fn slots_texts(map: &ClusterMap) -> Vec<String> {
-    let mut texts = vec![String::new(); map.members.len()];
-    for (first, last, owner) in map.ranges() {
-        let _ = match first == last {
-            true => write!(texts[owner], " {first}"),
-            false => write!(texts[owner], " {first}-{last}"),
-        };
-    }
-    texts
-}
-
 /// The line of a member in `CLUSTER NODES`.
 fn line_of(view: &View, place: usize, slots: &str) -> String {
     let member = &view.map.members[place];
@@ -209,7 +197,7 @@ fn nodes(call: &mut Call<'_>) -> Result {
     let view = view(call)?;
     may_have(call, bytes_of(&view.map))?;
     let mut text = String::new();
-    for (place, slots) in slots_texts(&view.map).iter().enumerate() {
+    for (place, slots) in view.map.slots_texts().iter().enumerate() {
         text.push_str(&line_of(&view, place, slots));
         text.push('\n');
     }
