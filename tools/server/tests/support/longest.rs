@@ -238,8 +238,9 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             with("long", record()),
         ],
         "auth" => vec![with("default", record()), of("x")],
-        "bgrewriteaof" | "bgsave" | "save" | "lastsave" | "lolwut" | "readonly" | "readwrite"
-        | "role" | "time" | "dbsize" | "randomkey" | "ping" | "unwatch" | "discard" => {
+        "bgrewriteaof" | "bgsave" | "asking" | "save" | "lastsave" | "lolwut" | "readonly"
+        | "readwrite" | "role" | "time" | "dbsize" | "randomkey" | "ping" | "unwatch"
+        | "discard" => {
             vec![words(&upper)]
         }
         "bitcount" => vec![of("string"), of("long"), of("long 0 -1 BIT")],
@@ -380,7 +381,14 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             of("GETNAME"),
         ],
         "farcore" => vec![of("FORGET-LOST")],
-        "cluster" => vec![of("INFO"), of("SLOTS")],
+        "cluster" => vec![
+            of("INFO"),
+            of("SLOTS"),
+            of("NODES"),
+            of("COUNTKEYSINSLOT 0"),
+            of("GETKEYSINSLOT 0 100"),
+        ],
+        "clusterx" => vec![of("VERSION"), of("SETNODES x 1")],
         "command" => vec![
             words("COMMAND"),
             of("DOCS"),

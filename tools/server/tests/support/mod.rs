@@ -94,6 +94,12 @@ impl Served {
         self.server.as_ref().expect("it runs until it is stopped")
     }
 
+    /// Has the server follow its source, if its options name one.
+    pub(crate) fn begin(&mut self) {
+        let server = self.server.as_mut().expect("it runs until it is stopped");
+        server.begin(&self.engine).expect("nothing is loaded");
+    }
+
     /// The figures of all cores together.
     pub(crate) fn figures(&self) -> CoreFigures {
         self.server().reporter().figures().total()
