@@ -1,9 +1,10 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `card`, `cli`, `cluster`, `console`, `doctor`, `fabric`, `memnode`, `rdb`, `serve`,
-//! `top`, `tune`; `manual` has completions and manual pages. Each checks its flags and returns the
-//! exit code, or an error, which is one line on stderr and exit code 1. `watch` reads reports of
-//! running engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are shared.
+//! One module a command: `card`, `cli`, `cluster`, `console`, `doctor`, `fabric`, `memnode`, `rdb`,
+//! `serve`, `top`, `tune`; `manual` has completions and manual pages. Each checks its flags and
+//! returns the exit code, or an error, which is one line on stderr and exit code 1. `watch` reads
+//! reports of running engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are
+//! shared.
 //! Commands that wait for signals also end in order when their terminal hangs up.
 //! Streams and files are those of [`farcore_command::outputs`]. `unbuilt` names commands that need
 //! a feature.

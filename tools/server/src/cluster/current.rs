@@ -20,7 +20,7 @@ type Seen = (u64, u64, i64, i64);
 #[derive(Debug)]
 pub(crate) struct CurrentMap {
     /// Rises with each map, and each ID of this server.
-    pub(super) generation: AtomicU64,
+    generation: AtomicU64,
     view: Mutex<Arc<View>>,
     /// What the file was when it was read last. It is locked while a map is stored or read.
     seen: Mutex<Option<Seen>>,
@@ -158,6 +158,32 @@ impl CurrentMap {
         }
         self.replace(|view| (map, view.id.clone()));
         Ok(Some(version))
+    }
+}
+
+/// The view that a core has looked up last.
+#[derive(Debug)]
+pub(crate) struct CoreView {
+    generation: u64,
+    view: Arc<View>,
+}
+
+impl CoreView {
+    /// That of now.
+    pub(crate) fn new(current: &CurrentMap) -> Self {
+        let (generation, view) = current.now();
+        Self { generation, view }
+    }
+
+    /// The view of now. Cost while it stays: a read of a word that all cores share.
+    #[inline]
+    pub(crate) fn renewed(&mut self, current: &CurrentMap) -> &Arc<View> {
+        // ORDERING: acquire; pairs with the release in `CurrentMap::replace`, so a command that is
+        // parsed after the reply to a new map sees that map.
+        if current.generation.load(Ordering::Acquire) != self.generation {
+            *self = Self::new(current);
+        }
+        &self.view
     }
 }
 

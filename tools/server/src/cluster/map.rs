@@ -446,7 +446,9 @@ mod tests {
             let map = ClusterMap::even(1, masters.collect()).expect("a map");
             assert_eq!(map.problems(), Vec::<String>::new());
             let lengths = map.ranges().map(|(first, last, _)| last + 1 - first);
-            assert!(lengths.clone().max() <= lengths.min().map(|least| least + 1));
+            let lengths: Vec<_> = lengths.collect();
+            let (least, most) = (lengths.iter().min(), lengths.iter().max());
+            assert!(most <= least.map(|least| least + 1).as_ref());
             assert_eq!(ClusterMap::parse(&map.to_string()), Ok(map));
         }
         assert!(ClusterMap::even(1, Vec::new()).is_err());

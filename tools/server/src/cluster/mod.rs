@@ -7,7 +7,7 @@ mod map;
 mod slot;
 mod view;
 
-pub(crate) use self::current::{CurrentMap, MapError};
+pub(crate) use self::current::{CoreView, CurrentMap, MapError};
 pub use self::map::{ClusterMap, MAP_BYTES_MAX, MEMBERS_MAX, Member, is_member_id};
 pub use self::slot::{SLOTS, slot_of};
-pub(crate) use self::view::{CoreView, Served, SlotUse, View};
+pub(crate) use self::view::{Served, SlotUse, View};

@@ -20,7 +20,7 @@ static CRC16: [u16; 256] = {
         let mut bit = 0;
         while bit < 8 {
             let carry = crc >> 15;
-            crc = crc << 1 ^ carry * POLYNOMIAL;
+            crc = (crc << 1) ^ (carry * POLYNOMIAL);
             bit += 1;
         }
         table[byte as usize] = crc;
@@ -32,7 +32,7 @@ static CRC16: [u16; 256] = {
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, byte| {
         let [high, _] = crc.to_be_bytes();
-        crc << 8 ^ CRC16[usize::from(high ^ byte)]
+        (crc << 8) ^ CRC16[usize::from(high ^ byte)]
     })
 }
 

@@ -1,9 +1,5 @@
 //! The map of a cluster as one of its servers sees it: which slots it serves.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use super::current::CurrentMap;
 use super::map::{ClusterMap, Member};
 
 /// A map, and which of its members this server is.
@@ -74,32 +70,6 @@ impl View {
             }
             Some(owner) => Served::At(&self.map.members[owner]),
         }
-    }
-}
-
-/// The view that a core has looked up last.
-#[derive(Debug)]
-pub(crate) struct CoreView {
-    generation: u64,
-    view: Arc<View>,
-}
-
-impl CoreView {
-    /// That of now.
-    pub(crate) fn new(current: &CurrentMap) -> Self {
-        let (generation, view) = current.now();
-        Self { generation, view }
-    }
-
-    /// The view of now. Cost while it stays: a read of a word that all cores share.
-    #[inline]
-    pub(crate) fn renewed(&mut self, current: &CurrentMap) -> &Arc<View> {
-        // ORDERING: acquire; pairs with the release in `CurrentMap::replace`, so a command that is
-        // parsed after the reply to a new map sees that map.
-        if current.generation.load(Ordering::Acquire) != self.generation {
-            *self = Self::new(current);
-        }
-        &self.view
     }
 }
 

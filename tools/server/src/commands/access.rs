@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use farcore::Core;
 
+use super::beside::beside;
 use super::client_walk::ClientWalk;
 use super::command::{Subcommand, takes};
 use super::rights::{self, Words};
@@ -369,28 +370,6 @@ fn write_denial(bytes: &mut Vec<u8>, protocol: Protocol, denial: &Denial, now_ms
     writer.score(f64::from(age_ms) / 1000.0);
     writer.bulk(b"client-info");
     writer.bulk(denial.client.as_bytes());
-}
-
-/// Does work on the file in a thread of its own, since the system may take long, and waits for it.
-pub(super) async fn beside<T: Send + 'static>(
-    core: &Core,
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (sender, done) = std::sync::mpsc::sync_channel(1);
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    thread
-        .spawn(move || {
-            let _ = sender.send(work());
-        })
-        .ok()?;
-    loop {
-        match done.try_recv() {
-            Ok(outcome) => return Some(outcome),
-            Err(std::sync::mpsc::TryRecvError::Empty) => core.yield_now().await,
-            Err(std::sync::mpsc::TryRecvError::Disconnected) => return None,
-        }
-    }
 }
 
 fn load(call: &mut Call<'_>) -> Result {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use farcore::{Core, Cursor};
 
-use super::access::beside;
 use super::arguments::{integer, is_option};
-use super::command::Subcommand;
+use super::beside::beside;
+use super::command::{Command, Subcommand};
 use super::key_walk::{Names, Walk};
-use super::{Call, Flow, Refusal, find, subcommand};
+use super::{Call, Flow, Refusal, subcommand};
 use crate::cluster::{ClusterMap, MapError, SLOTS, View, is_member_id, slot_of};
 use crate::resp::Writer;
 use crate::steps;
@@ -68,8 +68,7 @@ pub(super) const CLUSTERX: &[Subcommand] = &[
 ];
 
 /// `CLUSTER` and `CLUSTERX`.
-pub(super) fn cluster(call: &mut Call<'_>) -> Result {
-    let command = find(call.argument(0)).ok_or("ERR unknown command")?;
+pub(super) fn run(call: &mut Call<'_>, command: &Command) -> Result {
     subcommand::check(call, command)?;
     check_enabled(call)?;
     subcommand::run(call, command)
@@ -82,13 +81,13 @@ fn check_enabled(call: &Call<'_>) -> std::result::Result<(), Refusal> {
 
 pub(super) fn readonly(call: &mut Call<'_>) -> Result {
     check_enabled(call)?;
-    call.connection.is_read_only = true;
+    call.connection.in_cluster.is_read_only = true;
     Ok(call.ok())
 }
 
 pub(super) fn readwrite(call: &mut Call<'_>) -> Result {
     check_enabled(call)?;
-    call.connection.is_read_only = false;
+    call.connection.in_cluster.is_read_only = false;
     Ok(call.ok())
 }
 

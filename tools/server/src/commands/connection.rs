@@ -73,7 +73,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result {
     call.serving.end_tracking(number, connection);
     call.connection.protocol = Protocol::Resp2;
     call.connection.database = 0;
-    call.connection.is_read_only = false;
+    call.connection.in_cluster.is_read_only = false;
     // The library stays what it is; as Redis.
     call.connection.names.name = Vec::new();
     call.connection.reply_mode = ReplyMode::On;

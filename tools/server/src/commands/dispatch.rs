@@ -37,7 +37,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
             }
-            call.connection.slots_looked = None;
+            call.connection.in_cluster.slots_looked = None;
             if call.connection.tracker.is_some() {
                 tracking::note_run(call, command);
             }
@@ -55,7 +55,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
         }
         Err(refusal) => {
             call.connection.stored_keys = StoredKeys::Unknown;
-            call.connection.slots_looked = None;
+            call.connection.in_cluster.slots_looked = None;
             Err(transactions::refused(call, refusal))
         }
     };
@@ -115,7 +115,7 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
             if flow == Ok(Flow::Later) {
                 return Flow::Later;
             }
-            call.connection.slots_looked = None;
+            call.connection.in_cluster.slots_looked = None;
             let is_counted = call.connection.is_executing() && call.connection.script.is_none();
             let place = call.connection.command_place;
             if let Some(counters) = call.serving.counters().calls.get(usize::from(place)) {
@@ -125,7 +125,7 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
         }
         Err(refusal) => {
             call.connection.stored_keys = StoredKeys::Unknown;
-            call.connection.slots_looked = None;
+            call.connection.in_cluster.slots_looked = None;
             (Err(refusal), NO_COMMAND)
         }
     };

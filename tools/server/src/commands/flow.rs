@@ -16,6 +16,15 @@ pub(crate) enum Flow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal(pub(crate) String);
 
+impl Refusal {
+    /// True if it sends its client elsewhere, or says that its keys are served nowhere.
+    pub(super) fn is_redirection(&self) -> bool {
+        ["MOVED ", "CROSSSLOT ", "CLUSTERDOWN "]
+            .iter()
+            .any(|code| self.0.starts_with(code))
+    }
+}
+
 impl From<&str> for Refusal {
     fn from(text: &str) -> Self {
         Self(text.to_owned())

@@ -8,6 +8,7 @@ mod absent;
 mod access;
 mod all_keys;
 mod arguments;
+mod beside;
 mod bit_fields;
 mod bit_operations;
 mod bits;

@@ -27,13 +27,6 @@ const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a clu
 /// Why a command is refused whose later keys have not come when its first value is stored.
 const KEYS_TO_COME: &str = "ERR in a cluster a value that is too long for a record is the last of its command: store the pairs behind it by another one";
 
-/// True if an error sends its client elsewhere, or says that its keys are served nowhere.
-pub(super) fn is_redirection(text: &str) -> bool {
-    ["MOVED ", "CROSSSLOT ", "CLUSTERDOWN "]
-        .iter()
-        .any(|code| text.starts_with(code))
-}
-
 /// What a client reads whose keys are not served here.
 fn refused(view: &View, slot: u16, slot_use: SlotUse) -> Option<Refusal> {
     match view.served(slot, slot_use) {
@@ -73,7 +66,7 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
     };
     let slot_use = SlotUse {
         writes: transactions::would_write(call, command),
-        is_read_only: call.connection.is_read_only,
+        is_read_only: call.connection.in_cluster.is_read_only,
     };
     let view = call.serving.cluster_view();
     if let Some(refusal) = view.and_then(|view| refused(view, slot, slot_use)) {
@@ -98,7 +91,7 @@ fn slots_of(
         return Err(KEYS_TO_COME.into());
     }
     let places = command.keys_in(there, |place| arguments.get(place, input));
-    let begun = call.connection.slots_looked.take();
+    let begun = call.connection.in_cluster.slots_looked.take();
     let (looked, slot) = begun.unwrap_or((0, None));
     let end = there.min(looked + ARGUMENTS_A_PIECE);
     let mut slots = slot.map_or(Slots::None, Slots::One);
@@ -117,7 +110,7 @@ fn slots_of(
             _ => None,
         };
         // Also of one that is looked at as a whole: it may have to wait, and is admitted again.
-        call.connection.slots_looked = Some((end, slot));
+        call.connection.in_cluster.slots_looked = Some((end, slot));
     }
     Ok((end == there).then_some(slots))
 }
@@ -143,7 +136,7 @@ pub(crate) fn refused_to_script(
     }
     let slot_use = SlotUse {
         writes: command.writes,
-        is_read_only: connection.is_read_only,
+        is_read_only: connection.in_cluster.is_read_only,
     };
     let is_here = match slots {
         Slots::None => true,

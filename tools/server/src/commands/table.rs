@@ -133,6 +133,12 @@ fn run_subcommand(call: &mut Call<'_>) -> Result<Flow, Refusal> {
     subcommand::run(call, command)
 }
 
+/// Runs the subcommand of `CLUSTER` or `CLUSTERX` that the second word names.
+fn run_cluster(call: &mut Call<'_>) -> Result<Flow, Refusal> {
+    let command = find(call.argument(0)).ok_or("ERR unknown command")?;
+    cluster::run(call, command)
+}
+
 impl Command {
     /// Its place in the table.
     #[inline]
@@ -238,11 +244,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     container("client", INFO, connection::CLIENT),
     Command {
         subcommands: cluster::CLUSTER,
-        ..command("cluster", -2, NONE, ADMIN, cluster::cluster)
+        ..command("cluster", -2, NONE, ADMIN, run_cluster)
     },
     Command {
         subcommands: cluster::CLUSTERX,
-        ..command("clusterx", -2, NONE, MANAGE, cluster::cluster)
+        ..command("clusterx", -2, NONE, MANAGE, run_cluster)
     },
     Command {
         subcommands: introspection::COMMAND,

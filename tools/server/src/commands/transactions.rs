@@ -12,7 +12,7 @@ use farcore::{Absence, Answer, Conflict, Core, Error, Operation, Transaction, Tr
 use super::arguments::{integer, is_option};
 use super::command::MoreKeys;
 use super::stored_keys::run_with_stored_keys;
-use super::{Call, Command, Flow, Refusal, find, pausing, slot_check, subcommand};
+use super::{Call, Command, Flow, Refusal, find, pausing, subcommand};
 use crate::cores::shared::Shared;
 use crate::databases::{self, Database, Databases, shown_key};
 use crate::events::key_events::KeyEvent;
@@ -412,11 +412,11 @@ pub(super) fn refused(call: &mut Call<'_>, refusal: Refusal) -> Refusal {
         return refusal;
     }
     call.connection.transaction = None;
-    let Refusal(text) = refusal;
     // The client follows it as it is; as Redis.
-    if slot_check::is_redirection(&text) {
-        return Refusal(text);
+    if refusal.is_redirection() {
+        return refusal;
     }
+    let Refusal(text) = refusal;
     aborted(&text)
 }
 

@@ -135,6 +135,16 @@ impl ClientNames {
 /// A question for a script, and which of the core's scripts it belongs to.
 pub(crate) type ScriptLookup = (u64, CoreAnswers<Option<Arc<Script>>>);
 
+/// A connection as that of a server that is a part of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct InCluster {
+    /// It has sent `READONLY`: it also reads what the server has of others' slots.
+    pub(crate) is_read_only: bool,
+    /// How many arguments of the command that goes on later had their slots looked at, and the slot
+    /// of the keys among them.
+    pub(crate) slots_looked: Option<(usize, Option<u16>)>,
+}
+
 /// One client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -194,11 +204,7 @@ pub(crate) struct Connection {
     pub(crate) kept_keys: Option<Box<KeptKeys>>,
     /// Keys of requests under way, if one may turn out to be about a long value.
     pub(crate) keys_under_way: Option<Box<KeysUnderWay>>,
-    /// How many arguments of the command that goes on later had their slots looked at, and the slot
-    /// of the keys among them.
-    pub(crate) slots_looked: Option<(usize, Option<u16>)>,
-    /// It has sent `READONLY`: it also reads what the server has of others' slots.
-    pub(crate) is_read_only: bool,
+    pub(crate) in_cluster: InCluster,
     /// The keys of the command that goes on later.
     pub(crate) stored_keys: StoredKeys,
     /// Parts that were sent of a command that must go on later; its reply is promised.
@@ -316,8 +322,7 @@ impl Connection {
             left: 0,
             kept_keys: None,
             keys_under_way: None,
-            slots_looked: None,
-            is_read_only: false,
+            in_cluster: InCluster::default(),
             stored_keys: StoredKeys::default(),
             sent_parts: None,
             output: Output::default(),

@@ -348,8 +348,8 @@ impl Serving {
                 }
                 Parsed::Stop => {
                     // The places of very many arguments count as its client's.
-                    let is_looked_at =
-                        connection.stored_keys.has_begun() || connection.slots_looked.is_some();
+                    let is_looked_at = connection.stored_keys.has_begun()
+                        || connection.in_cluster.slots_looked.is_some();
                     if connection.needed > 0 || connection.whole_bytes > 0 || is_looked_at {
                         connection.partial = Some(Box::new(arguments));
                     } else {
