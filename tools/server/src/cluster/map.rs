@@ -26,6 +26,10 @@ pub const MAP_BYTES_MAX: usize = 1 << 20;
 pub(crate) const ID_DIGITS: usize = 40;
 /// Bytes of a host's name, at most; as DNS.
 const HOST_BYTES_MAX: usize = 253;
+/// The place of no member.
+const NONE: u16 = u16::MAX;
+
+const _: () = assert!(MEMBERS_MAX < NONE as usize);
 /// Characters of a word that an error repeats.
 const REPEATED_MAX: usize = 64;
 
@@ -54,8 +58,8 @@ pub struct ClusterMap {
     pub version: u64,
     /// The servers, in the order of the text.
     pub members: Vec<Member>,
-    /// The place of each slot's owner among the members.
-    owners: Vec<Option<u16>>,
+    /// The place of each slot's owner among the members, or [`NONE`].
+    owners: Vec<u16>,
 }
 
 /// True if a text may be the ID of a server.
@@ -76,7 +80,7 @@ impl ClusterMap {
         Self {
             version: 0,
             members: Vec::new(),
-            owners: vec![None; SLOTS],
+            owners: vec![NONE; SLOTS],
         }
     }
 
@@ -95,7 +99,7 @@ impl ClusterMap {
             ..Self::unknown()
         };
         for (slot, owner) in map.owners.iter_mut().enumerate() {
-            *owner = u16::try_from(slot * count / SLOTS).ok();
+            *owner = u16::try_from(slot * count / SLOTS).unwrap_or(NONE);
         }
         map.check()?;
         Ok(map)
@@ -207,7 +211,7 @@ impl ClusterMap {
                 )
             })?;
             for (slot, owner) in (first..).zip(&mut self.owners[first..=last]) {
-                if owner.replace(place).is_some() {
+                if std::mem::replace(owner, place) != NONE {
                     return Err(format!("slot {slot} has an owner already"));
                 }
             }
@@ -245,11 +249,8 @@ impl ClusterMap {
     #[must_use]
     #[inline]
     pub fn owner(&self, slot: u16) -> Option<usize> {
-        self.owners
-            .get(usize::from(slot))
-            .copied()
-            .flatten()
-            .map(usize::from)
+        let owner = self.owners.get(usize::from(slot)).copied();
+        owner.filter(|owner| *owner != NONE).map(usize::from)
     }
 
     /// The place of the member of an ID.
@@ -276,7 +277,7 @@ impl ClusterMap {
     /// Slots that have an owner.
     #[must_use]
     pub fn assigned(&self) -> usize {
-        self.owners.iter().flatten().count()
+        self.owners.iter().filter(|owner| **owner != NONE).count()
     }
 
     /// The runs of slots that have one owner: the first, the last, and the owner's place.
@@ -298,7 +299,8 @@ impl ClusterMap {
             .map(move |run| {
                 let begin = first;
                 first += run.len();
-                (begin, first - 1, run[0].map(usize::from))
+                let owner = (run[0] != NONE).then(|| usize::from(run[0]));
+                (begin, first - 1, owner)
             })
     }
 
@@ -383,6 +385,8 @@ mod tests {
             .seed(seed.as_bytes())
             .seed(b"version 1\n")
             .longest(1000)
+            // The owners of all slots, of the map and of another one that it is compared with.
+            .memory(3 * SLOTS * size_of::<u16>(), 64)
             .run(|bytes| {
                 let Ok(text) = std::str::from_utf8(bytes) else {
                     return;
