@@ -10,7 +10,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use farcore::statistics::{CoreReport, DataReport, Exposition, HotKey, NodeReport};
+use farcore::statistics::{
+    CoreReport, DataReport, Exposition, HotKey, LinkReport, NodeReport, ReplicationReport,
+};
 use farcore::{Report, Reporter};
 use farcore_tuning::{Exposed, openmetrics};
 use serde_json::Value;
@@ -34,6 +36,10 @@ impl Reporter for FullEngine {
             cores: vec![core],
             nodes: vec![NodeReport::default()],
             data: Some(data),
+            replication: Some(ReplicationReport {
+                link: Some(LinkReport::default()),
+                ..ReplicationReport::default()
+            }),
             ..Report::default()
         }
     }
@@ -128,10 +134,14 @@ fn the_dashboard_queries_only_exposed_metrics() {
             );
         }
     }
-    // Of the data directory, all is shown. Of a histogram the buckets are.
+    // Of the data directory and of replication, all is shown. Of a histogram the buckets are.
     let is_part = |name: &str| name.ends_with("_seconds_sum") || name.ends_with("_seconds_count");
-    let data = exposed.iter().map(String::as_str);
-    let data = data.filter(|name| name.starts_with("farcore_data_") && !is_part(name));
-    let hidden: Vec<_> = data.filter(|name| !shown.contains(name)).collect();
+    let is_whole = |name: &str| {
+        let begins = ["farcore_data_", "farcore_replication_"];
+        begins.iter().any(|begin| name.starts_with(begin)) && !is_part(name)
+    };
+    let whole = exposed.iter().map(String::as_str);
+    let whole = whole.filter(|name| is_whole(name));
+    let hidden: Vec<_> = whole.filter(|name| !shown.contains(name)).collect();
     assert!(hidden.is_empty(), "no panel shows {hidden:?}");
 }

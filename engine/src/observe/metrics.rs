@@ -290,6 +290,7 @@ impl Reporter for EngineReporter {
             handles,
             nodes: metrics.node_names.iter().enumerate().map(node).collect(),
             data: metrics.durable.get().map(|durable| durable.report()),
+            replication: None,
             hardware_missing: metrics
                 .cores
                 .iter()

@@ -27,9 +27,10 @@
 //! to a trusted network.
 
 pub use farcore_tuning::{
-    ClientsReport, CoreReport, DataReport, HardwareSnapshot, HotKey, LoadingReport, LogReport,
-    NodeReport, NodeSnapshot, ReadError, RepairsReport, Reporter, SnapshotsReport,
-    StatisticsSocket, default_socket, find_sockets, read_report, sockets_folder,
+    ClientsReport, CoreReport, DataReport, HardwareSnapshot, HotKey, LinkReport, LoadingReport,
+    LogReport, NodeReport, NodeSnapshot, ReadError, RepairsReport, ReplicasReport,
+    ReplicationReport, Reporter, SnapshotsReport, StatisticsSocket, default_socket, find_sockets,
+    read_report, sockets_folder,
 };
 #[cfg(feature = "http")]
 pub use farcore_tuning::{Exposition, HttpLimits, HttpServer, is_loopback};

@@ -1,4 +1,4 @@
-//! The statistics of an engine and of the clients that its server serves, for `farcore top`.
+//! The statistics of an engine, of the clients that its server serves, and of replication.
 
 use farcore::statistics::{ClientsReport, Reporter};
 use farcore::{EngineReporter, Report};
@@ -37,6 +37,7 @@ impl Reporter for ReportedServer {
             core.clients = clients_of(figures);
             core.native_clients = native_clients_of(figures);
         }
+        report.replication = Some(self.server.replication());
         report
     }
 

@@ -12,14 +12,14 @@ use crate::watch::data::DataRates;
 const WAITS_NS: u64 = 2_000_000_000;
 
 /// An age in at most four characters, up to 99 days.
-fn age(seconds: f64) -> String {
+pub(super) fn age(seconds: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(86_400.0, "d"), (3_600.0, "h"), (60.0, "m")];
     let unit = UNITS.iter().find(|(length, _)| seconds >= 2.0 * length);
     let (length, unit) = unit.unwrap_or(&(1.0, "s"));
     format!("{:.0}{unit}", (seconds / length).floor())
 }
 
-fn red(text: impl Into<String>) -> Span<'static> {
+pub(super) fn red(text: impl Into<String>) -> Span<'static> {
     Span::styled(text.into(), Style::new().fg(Color::Red))
 }
 

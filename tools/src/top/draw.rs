@@ -11,8 +11,9 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Row, Sparkline,
 
 use super::app::App;
 use super::column::{COLUMNS, fitting, number};
-use super::data_line;
+use super::{data_line, replication_line};
 use crate::watch::rates::{CoreRates, Rates};
+use crate::watch::replication::ReplicationRates;
 
 /// Least lines for sparklines.
 const LINES_FOR_SPARKLINES: u16 = 18;
@@ -36,6 +37,7 @@ const HELP: &[&str] = &[
     "      requests, and requests that ended with an error",
     "data  bytes logged, those not on the disk yet, how long the last sync",
     "      took; age and size of the last snapshot",
+    "repl  what a replica has to apply or load; replicas, and their lag",
     "sect/s, held, want, lost/s  sections that clients got, how long they had",
     "      them, clients that wait, and sections that were held too long",
     "",
@@ -98,9 +100,11 @@ fn uptime(seconds: f64) -> String {
 /// Draws the whole view.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
-    let has_data = app.rates.as_ref().is_some_and(|rates| rates.data.is_some());
+    let rates = app.rates.as_ref();
+    let has_data = rates.is_some_and(|rates| rates.data.is_some());
+    let has_replication = rates.and_then(replication_of).is_some();
     let [header, body, footer] = Layout::vertical([
-        Constraint::Length(3 + u16::from(has_data)),
+        Constraint::Length(3 + u16::from(has_data) + u16::from(has_replication)),
         Constraint::Min(0),
         Constraint::Length(1),
     ])
@@ -137,6 +141,11 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     let block = Block::bordered().title(" farcore top ");
     let text = Paragraph::new(text).wrap(Wrap { trim: false });
     frame.render_widget(text.block(block), window);
+}
+
+/// What there is to show of replication.
+fn replication_of(rates: &Rates) -> Option<&ReplicationRates> {
+    rates.replication.as_ref().filter(|one| one.is_in_use())
 }
 
 fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
@@ -186,6 +195,7 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
         )));
         lines.push(memory_line(rates));
         lines.extend(rates.data.as_ref().map(data_line::line));
+        lines.extend(replication_of(rates).map(replication_line::line));
     } else {
         lines.push(Line::from(format!(" {}", app.path)));
     }

@@ -14,6 +14,7 @@ mod data_line;
 mod draw;
 mod picture;
 mod plain;
+mod replication_line;
 mod screen;
 
 #[cfg(test)]

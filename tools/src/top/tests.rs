@@ -1,7 +1,9 @@
 //! The view in many sizes, over reports of many kinds of engines.
 
 use farcore::Report;
-use farcore::statistics::{CoreReport, DataReport, HotKey, NodeReport};
+use farcore::statistics::{
+    CoreReport, DataReport, HotKey, LinkReport, NodeReport, ReplicasReport, ReplicationReport,
+};
 use farcore_tuning::Histogram;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
@@ -354,6 +356,83 @@ fn a_log_that_fails_a_snapshot_that_failed_and_loading_are_named() {
         let text = shown(&app([made(1, change), made(2, change)]), (80, 24));
         assert!(text.contains(shown_text), "{text}");
     }
+}
+
+/// A report of a server that is followed, or follows.
+fn with_replication(seconds: u64, change: &dyn Fn(&mut ReplicationReport)) -> Report {
+    let mut replication = ReplicationReport::default();
+    change(&mut replication);
+    Report {
+        replication: Some(replication),
+        ..report(2, 1, seconds)
+    }
+}
+
+#[test]
+fn replication_has_a_line_and_a_part_of_the_json() {
+    let followed = |replication: &mut ReplicationReport| {
+        replication.replicas = ReplicasReport {
+            connected: 3,
+            online: 2,
+            behind_bytes: 3 << 10,
+            silent_ns: 61_000_000_000,
+            full_syncs: 4,
+            ..ReplicasReport::default()
+        };
+    };
+    let of = |link: LinkReport| {
+        move |replication: &mut ReplicationReport| replication.link = Some(link.clone())
+    };
+    let none = LinkReport::default();
+    let shown_of = |change: &dyn Fn(&mut ReplicationReport)| {
+        let reports = [with_replication(1, change), with_replication(3, change)];
+        shown(&app(reports), (80, 24))
+    };
+    for (change, line) in [
+        (
+            &followed as &dyn Fn(&mut ReplicationReport),
+            " repl 3 replicas, 1 loading, 3.0K behind, silent 61s\n",
+        ),
+        (
+            &of(LinkReport {
+                is_up: true,
+                behind_bytes: 5 << 20,
+                silent_ns: 1_000_000_000,
+                failed_commands: 1,
+                ..none.clone()
+            }),
+            " repl follows, 5.0M to apply, DIFFERS\n",
+        ),
+        (
+            &of(LinkReport {
+                is_syncing: true,
+                loaded_bytes: 1 << 20,
+                total_bytes: 4 << 20,
+                ..none.clone()
+            }),
+            " repl follows, loads 25%: 1.0M of 4.0M\n",
+        ),
+        (
+            &of(LinkReport {
+                down_ns: 180_000_000_000,
+                ..none.clone()
+            }),
+            " repl follows, link DOWN 3m\n",
+        ),
+    ] {
+        let text = shown_of(change);
+        assert!(text.contains(line), "{text}");
+    }
+    // A server that is not followed has nothing to show.
+    assert!(!shown_of(&|_| {}).contains(" repl "));
+    let later = with_replication(3, &followed);
+    let rates = Rates::between(&with_replication(1, &followed), &later).unwrap();
+    let json = serde_json::to_value(&rates).unwrap();
+    let replication = &json["replication"];
+    assert_eq!(replication["replicas"], 3);
+    assert_eq!(replication["replicas_behind_bytes"], 3 << 10);
+    assert_eq!(replication["replicas_silent_seconds"], 61.0);
+    assert!(replication["link"].is_null(), "{replication}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use farcore_tuning::{saturating_sum, system_ms};
 use serde::Serialize;
 
 use super::data::DataRates;
+use super::replication::ReplicationRates;
 
 /// Most hot keys of all cores together.
 const HOT_KEYS: usize = 16;
@@ -127,6 +128,8 @@ pub(crate) struct Rates {
     pub(crate) hot_keys: Vec<HotShare>,
     /// The data directory; absent without one.
     pub(crate) data: Option<DataRates>,
+    /// Replication; absent without a server.
+    pub(crate) replication: Option<ReplicationRates>,
     /// Why processor events are not counted; empty if they are.
     pub(crate) hardware_missing: String,
 }
@@ -366,6 +369,7 @@ impl Rates {
                 let then = earlier.data.as_ref().unwrap_or(now);
                 DataRates::between(then, now, seconds, system_ms())
             }),
+            replication: later.replication.as_ref().map(ReplicationRates::of),
             hardware_missing: later.hardware_missing.clone(),
         })
     }

@@ -375,3 +375,12 @@ def test_a_server_with_a_data_directory_shows_what_that_does(visit, binary, cons
         expect(about).to_contain_text("logs changes")
         expect(about).to_contain_text("Not on the disk yet")
         expect(about).to_contain_text("Age of the last snapshot")
+
+
+def test_a_server_that_follows_another_one_shows_its_link(visit, binary, console):
+    one = visit().sign_in_at("/live")
+    # No source is there.
+    with Server(binary, console.folder, "--replica-of", "127.0.0.1:1"):
+        about = one.page.locator(".panel").filter(has_text="Link to the source")
+        expect(about).to_contain_text("down")
+        expect(about).to_contain_text("Received, not applied")

@@ -13,6 +13,7 @@ mod host;
 mod http;
 #[cfg(feature = "log")]
 mod log;
+mod replication_report;
 mod report;
 mod socket;
 #[cfg(feature = "otel")]
@@ -26,5 +27,6 @@ pub use self::exposition::Exposition;
 pub use self::http::{Exposed, HttpLimits, HttpServer, is_loopback, openmetrics};
 #[cfg(feature = "log")]
 pub use self::log::{LogFormat, LogGuard, log_format, log_lines_dropped, log_to_stderr};
+pub use self::replication_report::{LinkReport, ReplicasReport, ReplicationReport};
 pub use self::report::{ClientsReport, CoreReport, NodeReport, Report, Reporter};
 pub use self::socket::StatisticsSocket;

@@ -14,6 +14,7 @@ use crate::measure::HistogramSnapshot;
 use crate::measure::HotKey;
 use crate::measure::{NodeSnapshot, ShardSnapshot};
 use crate::publish::data_report::DataReport;
+use crate::publish::replication_report::ReplicationReport;
 
 /// A source of reports. Called on readers' threads, never on a serving core.
 pub trait Reporter: Send + Sync {
@@ -69,6 +70,9 @@ pub struct Report {
     /// The data directory; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<DataReport>,
+    /// Replication; absent without a server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication: Option<ReplicationReport>,
     /// Why some processor events are not counted; empty if all are.
     pub hardware_missing: String,
 }
@@ -109,6 +113,9 @@ impl Report {
         }
         if let (Some(data), Some(before)) = (&mut report.data, &earlier.data) {
             *data = data.since(before);
+        }
+        if let (Some(now), Some(before)) = (&mut report.replication, &earlier.replication) {
+            *now = now.since(before);
         }
         report
     }
@@ -223,7 +230,7 @@ mod tests {
 
     #[test]
     fn any_text_is_a_report_or_refused() {
-        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}},"repairs":{"is_under_way":true,"completed":1,"failed":2,"keys":3,"error":"y"}}}"#;
+        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}},"repairs":{"is_under_way":true,"completed":1,"failed":2,"keys":3,"error":"y"}},"replication":{"offset_bytes":5,"replicas":{"connected":1},"link":{"is_up":true,"error":"z"}}}"#;
         farcore_fuzz::Target::new("report")
             .seed(some)
             .seed(serde_json::to_vec(&Report::default()).unwrap())
@@ -238,6 +245,8 @@ mod tests {
                 "\"data\":",
                 "\"syncs\":",
                 "\"repairs\":",
+                "\"replication\":",
+                "\"link\":",
             ])
             .longest(2000)
             .rounds(1000)
@@ -255,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_difference_holds_the_figures_in_between() {
-        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}],"data":{"log":{"bytes":7,"unsynced_bytes":5},"snapshots":{"completed":1},"repairs":{"keys":5,"failed":1}}}"#;
+        let text = r#"{"cores":[{"counters":{"gets":7,"keys":5},"hardware":{"cycles":9},"clients":{"commands":2},"native_clients":{"commands":3}}],"nodes":[{"counters":{"reads":4}}],"data":{"log":{"bytes":7,"unsynced_bytes":5},"snapshots":{"completed":1},"repairs":{"keys":5,"failed":1}},"replication":{"offset_bytes":9,"replicas":{"connected":2,"full_syncs":3,"dropped":4},"link":{"partial_syncs":2}}}"#;
         let earlier: Report = serde_json::from_str(text).unwrap();
         let mut later = earlier.clone();
         later.cores[0].counters.gets = 10;
@@ -270,6 +279,13 @@ mod tests {
         // A count that has fallen: the text may come from any process.
         data.snapshots.completed = 0;
         (data.repairs.keys, data.repairs.failed) = (9, 0);
+        let replication = later.replication.as_mut().unwrap();
+        replication.offset_bytes = 12;
+        (
+            replication.replicas.full_syncs,
+            replication.replicas.dropped,
+        ) = (5, 1);
+        replication.link.as_mut().unwrap().partial_syncs = 5;
         let between = later.since(&earlier);
         assert_eq!((between.total().gets, between.total().keys), (3, 5));
         assert_eq!(between.cores[0].hardware.cycles, Some(3));
@@ -280,12 +296,19 @@ mod tests {
         assert_eq!((data.log.bytes, data.log.unsynced_bytes), (10, 2));
         assert_eq!(data.snapshots.completed, 0);
         assert_eq!((data.repairs.keys, data.repairs.failed), (4, 0));
+        let replication = between.replication.unwrap();
+        let replicas = replication.replicas;
+        assert_eq!((replication.offset_bytes, replicas.connected), (12, 2));
+        assert_eq!((replicas.full_syncs, replicas.dropped), (2, 0));
+        assert_eq!(replication.link.unwrap().partial_syncs, 3);
     }
 
     #[test]
-    fn a_report_without_a_data_directory_has_no_such_part() {
+    fn a_report_without_a_data_directory_or_a_server_has_no_such_part() {
         let text = serde_json::to_string(&Report::default()).unwrap();
-        assert!(!text.contains("\"data\""), "{text}");
+        for part in ["\"data\"", "\"replication\"", "\"link\""] {
+            assert!(!text.contains(part), "{text}");
+        }
         // Engines of earlier versions have none either, and later ones may say more of it.
         for (text, bytes) in [
             (r#"{"format":1}"#, None),

@@ -375,6 +375,7 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
     let rates = &gathered.shared.rates;
     let (received, sent) = (rates.received.get(), rates.sent.get());
     let lost_keys = gathered.shared.reporter.stats().total.lost_keys;
+    let replicas = gathered.shared.replication.report().replicas;
     tracking_stats(gathered, text);
     lines(
         text,
@@ -415,6 +416,9 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 "idle_connections_closed",
                 gathered.since(|at| at.server.idle_closed),
             ),
+            ("sync_full", replicas.full_syncs),
+            ("sync_partial_ok", replicas.partial_syncs),
+            ("sync_partial_err", replicas.refused_partial_syncs),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
             ("lost_keys", lost_keys),

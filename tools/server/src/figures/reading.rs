@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use farcore_tuning::ReplicationReport;
+
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
 use crate::figures::counters::CoreCounters;
@@ -101,6 +103,12 @@ impl ServerReporter {
     #[must_use]
     pub fn is_loading(&self) -> bool {
         self.0.saving.refusals.is_loading()
+    }
+
+    /// What is known of replicas, and of the server that this one follows.
+    #[must_use]
+    pub fn replication(&self) -> ReplicationReport {
+        self.0.replication.report()
     }
 
     /// The figures now.

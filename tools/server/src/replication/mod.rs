@@ -30,6 +30,7 @@ mod load;
 mod loaded_value;
 pub(crate) mod replicas;
 mod replies;
+mod reported;
 pub(crate) mod settings;
 mod source;
 pub(crate) mod state;

@@ -7,7 +7,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use super::family::{counter, gauge};
+use super::family::{counters, gauges};
 use super::only_histogram;
 use crate::publish::data_report::{
     DataReport, LoadingReport, LogReport, RepairsReport, SnapshotsReport,
@@ -33,26 +33,6 @@ const SYNC_NS: [u64; 16] = [
     2_500_000_000,
     10_000_000_000,
 ];
-
-/// A figure of the directory: name, meaning, value, and whether that is in nanoseconds, which are
-/// published as seconds.
-type Figure = (&'static str, &'static str, u64, bool);
-
-fn gauges(encoder: &mut DescriptorEncoder<'_>, all: &[Figure]) -> fmt::Result {
-    for &(name, help, value, timed) in all {
-        let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        gauge(family, value, timed)?;
-    }
-    Ok(())
-}
-
-fn counters(encoder: &mut DescriptorEncoder<'_>, all: &[Figure]) -> fmt::Result {
-    for &(name, help, value, timed) in all {
-        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        counter(family, value, timed)?;
-    }
-    Ok(())
-}
 
 /// A time of the clock, as seconds since 1970; none if it is 0.
 fn timestamp(

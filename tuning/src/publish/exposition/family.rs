@@ -253,6 +253,26 @@ pub(super) fn gauge(mut encoder: MetricEncoder<'_>, value: u64, timed: bool) -> 
     }
 }
 
+/// A figure of the whole process: name, meaning, value, and whether that is in nanoseconds, which
+/// are published as seconds.
+pub(super) type Figure = (&'static str, &'static str, u64, bool);
+
+pub(super) fn gauges(encoder: &mut DescriptorEncoder<'_>, all: &[Figure]) -> fmt::Result {
+    for &(name, help, value, timed) in all {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        gauge(family, value, timed)?;
+    }
+    Ok(())
+}
+
+pub(super) fn counters(encoder: &mut DescriptorEncoder<'_>, all: &[Figure]) -> fmt::Result {
+    for &(name, help, value, timed) in all {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        counter(family, value, timed)?;
+    }
+    Ok(())
+}
+
 impl Family {
     pub(super) fn encode(
         &self,

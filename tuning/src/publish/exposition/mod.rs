@@ -2,13 +2,14 @@
 //!
 //! Owns the choice of families, labels and histogram buckets; reads a [`Report`] only.
 //!
-//! - I1: every figure of a core, of a memory node and of the data directory is in the text. A
-//!   figure that no group names is a family of its own.
+//! - I1: every figure of a core, of a memory node, of the data directory and of replication is in
+//!   the text. A figure that no group names is a family of its own.
 //! - I2: a counter is published as counted, never as a difference of two: they are not read at one
 //!   instant, and a difference that decreases looks like a restart.
 
 mod data;
 mod family;
+mod replication;
 #[cfg(test)]
 mod tests;
 
@@ -240,6 +241,9 @@ fn encode(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     encode_gauges(report, encoder)?;
     if let Some(data) = &report.data {
         data::encode(encoder, data)?;
+    }
+    if let Some(replication) = &report.replication {
+        replication::encode(encoder, replication)?;
     }
     encode_cores(encoder, &report.cores)?;
 

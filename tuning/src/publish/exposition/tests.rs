@@ -9,6 +9,7 @@ use crate::publish::data_report::{
 };
 use crate::publish::exposition::*;
 use crate::publish::http::openmetrics;
+use crate::publish::replication_report::{LinkReport, ReplicasReport, ReplicationReport};
 use crate::publish::report::NodeReport;
 
 struct Fixed(Report);
@@ -33,6 +34,7 @@ fn report() -> Report {
         cores: cores.into(),
         nodes: vec![NodeReport::default()],
         data: Some(data()),
+        replication: Some(replication()),
         ..Report::default()
     }
 }
@@ -81,6 +83,37 @@ fn data() -> DataReport {
             keys: 90_021,
             error: "more was lost meanwhile".to_owned(),
         },
+    }
+}
+
+/// What a server says of replication, each figure another one.
+fn replication() -> ReplicationReport {
+    ReplicationReport {
+        offset_bytes: 91_001,
+        backlog_bytes: 91_002,
+        replicas: ReplicasReport {
+            connected: 91_003,
+            online: 91_004,
+            behind_bytes: 91_005,
+            silent_ns: 91_006_000_000_000,
+            full_syncs: 91_007,
+            partial_syncs: 91_008,
+            refused_partial_syncs: 91_009,
+            dropped: 91_010,
+        },
+        link: Some(LinkReport {
+            is_up: true,
+            is_syncing: true,
+            behind_bytes: 91_011,
+            silent_ns: 91_012_000_000_000,
+            down_ns: 91_013_000_000_000,
+            loaded_bytes: 91_014,
+            total_bytes: 91_015,
+            full_syncs: 91_016,
+            partial_syncs: 91_017,
+            failed_commands: 91_018,
+            error: "the password is wrong".to_owned(),
+        }),
     }
 }
 
@@ -260,4 +293,42 @@ fn what_has_not_happened_has_no_series() {
     assert!(!some.contains("timestamp"), "{some}");
     full.data = None;
     assert!(!text(full).contains("farcore_data_"));
+}
+
+#[test]
+fn replication_is_published_in_seconds_and_bytes() {
+    let some = text(report());
+    for (name, value) in [
+        ("offset_bytes", "91001"),
+        ("backlog_bytes", "91002"),
+        ("replicas", "91003"),
+        ("replicas_online", "91004"),
+        ("replicas_behind_bytes", "91005"),
+        ("replicas_silent_seconds", "91006.0"),
+        ("full_syncs_total", "91007"),
+        ("partial_syncs_total", "91008"),
+        ("refused_partial_syncs_total", "91009"),
+        ("dropped_replicas_total", "91010"),
+        ("link_up", "1"),
+        ("link_syncing", "1"),
+        ("link_behind_bytes", "91011"),
+        ("link_silent_seconds", "91012.0"),
+        ("link_down_seconds", "91013.0"),
+        ("link_loaded_bytes", "91014"),
+        ("link_to_load_bytes", "91015"),
+        ("link_full_syncs_total", "91016"),
+        ("link_partial_syncs_total", "91017"),
+        ("link_failed_commands_total", "91018"),
+    ] {
+        let line = format!("farcore_replication_{name} {value}");
+        assert!(some.lines().any(|one| one == line), "{line}\n{some}");
+    }
+    assert!(!some.contains("password is wrong"), "{some}");
+    let mut alone = report();
+    alone.replication = Some(ReplicationReport::default());
+    let some = text(alone.clone());
+    assert!(some.contains("farcore_replication_replicas 0"), "{some}");
+    assert!(!some.contains("farcore_replication_link"), "{some}");
+    alone.replication = None;
+    assert!(!text(alone).contains("farcore_replication_"));
 }

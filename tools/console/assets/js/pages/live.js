@@ -50,6 +50,18 @@ const DATA = [
   ["repaired_keys", "count"],
   ["torn_bytes", "bytes"],
 ];
+const LINK = [["behind_bytes", "bytes"], ["full_syncs", "exact"], ["partial_syncs", "exact"], ["failed_commands", "exact"]];
+const LINK_LOADING = [["loaded_bytes", "bytes"], ["to_load_bytes", "bytes"]];
+const REPLICAS = [
+  ["replicas", "exact"],
+  ["replicas_online", "exact"],
+  ["replicas_behind_bytes", "bytes"],
+  ["backlog_bytes", "bytes"],
+  ["full_syncs", "exact"],
+  ["partial_syncs", "exact"],
+  ["refused_partial_syncs", "exact"],
+  ["dropped_replicas", "exact"],
+];
 const NODE_COLUMNS = [
   ["used_bytes", "bytes"],
   ["total_bytes", "bytes"],
@@ -101,6 +113,18 @@ function grid(caption, first, columns, rows) {
       ))),
     ),
   );
+}
+
+/** A time in seconds, or a dash. */
+function age(seconds) {
+  return typeof seconds === "number" ? span(seconds * 1000) : "–";
+}
+
+/** Those of some figures that there are, each with its name in a group. */
+function listed(group, values, figuresOf) {
+  return figuresOf
+    .filter(([name]) => typeof values[name] === "number")
+    .map(([name, unit]) => ({ label: title(`${group}.${name}`), value: values[name], unit }));
 }
 
 /** The view of an engine: it keeps its charts and draws the rest anew. */
@@ -158,7 +182,7 @@ class EngineView {
     }
     const headlines = HEADLINES.map(([name, unit]) => ({ label: title(name), value: at(total, name) ?? Number.NaN, unit }));
     fill(this.above, figures(headlines));
-    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.dataDirectory(rates), this.hotKeys(rates)));
+    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.dataDirectory(rates), this.link(rates), this.replicas(rates), this.hotKeys(rates)));
   }
 
   cores({ cores = [] }) {
@@ -188,13 +212,36 @@ class EngineView {
     }
     const states = [["loading", data.is_loading], ["failing", data.is_failing], ["saving", data.is_saving], ["logging", data.is_logging]];
     const state = states.find(([, is]) => is)?.[0] ?? "unlogged";
-    const age = data.last_snapshot_age_seconds ?? null;
-    const figure = ([name, unit]) => ({ label: title(`data.${name}`), value: data[name], unit });
-    const list = (data.is_loading ? LOADING : DATA).filter(([name]) => typeof data[name] === "number");
     return panel(t("live.data"), pairs([
       { label: t("live.data.state"), text: t(`live.data.state.${state}`) },
-      { label: t("live.data.age"), text: age === null ? "–" : span(age * 1000) },
-      ...list.map(figure),
+      { label: t("live.data.age"), text: age(data.last_snapshot_age_seconds) },
+      ...listed("data", data, data.is_loading ? LOADING : DATA),
+    ]));
+  }
+
+  /** The link to the server that this one follows, if it follows one. */
+  link({ replication }) {
+    const link = replication?.link;
+    if (!link) {
+      return false;
+    }
+    const state = link.is_syncing ? "syncing" : link.is_up ? "up" : "down";
+    const heard = link.is_up || link.is_syncing ? link.silent_seconds : link.down_seconds;
+    return panel(t("live.link"), pairs([
+      { label: t("live.link.state"), text: t(`live.link.state.${state}`) },
+      { label: t(state === "down" ? "live.link.down" : "live.link.silent"), text: age(heard) },
+      ...listed("link", link, link.is_syncing ? LINK_LOADING : LINK),
+    ]));
+  }
+
+  /** The replicas of a server, if it has or had some. */
+  replicas({ replication }) {
+    if (!replication || replication.replicas + replication.full_syncs + replication.partial_syncs === 0) {
+      return false;
+    }
+    return panel(t("live.replication"), pairs([
+      ...listed("replication", replication, REPLICAS),
+      { label: t("live.replication.silent"), text: age(replication.replicas_silent_seconds) },
     ]));
   }
 
