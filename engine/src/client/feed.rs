@@ -80,8 +80,8 @@ impl Feed {
         next_section()
     }
 
-    /// Bytes of entries that a shard has noted since [`Feed::start`]: once the reader has taken that
-    /// many, it has each change that was answered before this call.
+    /// Bytes of entries that a shard has noted since [`Feed::start`]: once the reader has taken
+    /// that many, it has each change that was answered before this call.
     #[must_use]
     pub fn noted(&self, shard: usize) -> u64 {
         self.cores[shard].command_port.feed.noted()

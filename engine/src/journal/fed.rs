@@ -63,7 +63,8 @@ impl<'a> TreeEffect<'a> {
 
     /// Key and value of elements that [`TreeOp::Update`], [`TreeOp::Remove`],
     /// [`TreeOp::CompareAndSet`], [`TreeOp::Score`] or, by rank, an operation on a scored map has
-    /// removed, in their order, as far as the values are longer than 900 bytes. The key of a member of a scored map is the member.
+    /// removed, in their order, as far as the values are longer than 900 bytes. The key of a
+    /// member of a scored map is the member.
     pub fn removed(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         page_elements(self.removed)
     }
