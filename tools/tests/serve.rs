@@ -81,6 +81,10 @@ fn errors_are_one_line_with_the_remedy() {
         (&["--max-clients", "0"], &["--max-clients 0", "at least 1"]),
         (&["--backlog", "0"], &["--backlog is 0", "1 to 2147483647"]),
         (
+            &["--config", "/nowhere/farcore.conf"],
+            &["/nowhere/farcore.conf: No such file", "--config"],
+        ),
+        (
             &["--password-file", "/nowhere/at/all"],
             &["--password-file /nowhere/at/all"],
         ),

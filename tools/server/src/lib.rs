@@ -50,6 +50,7 @@ mod memory_trims;
 mod native;
 mod options;
 mod random;
+mod replaced_file;
 mod replication;
 pub mod resp;
 #[cfg_attr(
@@ -59,6 +60,7 @@ pub mod resp;
 mod scripts;
 mod server;
 mod serving;
+mod settings_file;
 mod steps;
 mod system_calls;
 mod tasks;

@@ -41,8 +41,8 @@ use farcore_command::watch::WatchArgs;
 use farcore_command::{CoreList, parse_size};
 use farcore_rdma::Scheme;
 use farcore_server::{
-    BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, SCRIPT_TIME_LIMIT, Server, TlsOptions,
-    try_system_calls,
+    BACKLOG, CLIENTS_MAX, HANDSHAKES_BYTES_MAX, Options, SCRIPT_TIME_LIMIT, Server, StartError,
+    TlsOptions, try_system_calls,
 };
 use farcore_tuning::is_loopback;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -177,6 +177,10 @@ pub(crate) struct Arguments {
     /// `ACL SAVE` writes it
     #[arg(long, value_name = "FILE")]
     acl_file: Option<PathBuf>,
+    /// File of settings, a line `NAME VALUE` each, as `CONFIG SET` has them, and `replicaof HOST
+    /// PORT`: they go before flags, and `CONFIG REWRITE` writes what has changed
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Clients at once, 1 or more; lowered to what the limit on open files allows
     #[arg(long, value_name = "COUNT", default_value_t = CLIENTS_MAX)]
     max_clients: usize,
@@ -227,7 +231,7 @@ enum Event {
 }
 
 impl Arguments {
-    fn config(&self) -> Result<Config> {
+    fn engine(&self) -> Result<Config> {
         let is_remote = !self.fabric.is_empty();
         let sizes = Sizes::choose(self.local, self.far, is_remote);
         let default = Config::default();
@@ -362,6 +366,7 @@ impl Arguments {
             backlog: self.backlog,
             password,
             acl_file: self.acl_file.clone(),
+            settings_file: self.config.clone(),
             idle_timeout: self.idle_timeout.map(Into::into),
             tcp_keepalive: (!self.tcp_keepalive.is_zero()).then_some(self.tcp_keepalive.into()),
             client_bytes: usize::try_from(self.client_memory).unwrap_or(usize::MAX),
@@ -404,8 +409,17 @@ impl Arguments {
             listeners.push(check_address(flag, address)?);
         }
         listeners.extend(self.native.check_addresses()?);
+        let refused = |error: &StartError| refusal::of_server(error, self);
         let files = options.tls.as_ref().map_or(Ok(()), Server::check_tls);
-        files.map_err(|error| refusal::of_server(&error, self))
+        files.map_err(|error| refused(&error))?;
+        let has_password = self.config.as_deref().map(Server::check_settings);
+        let has_password = has_password.transpose();
+        if has_password.map_err(|error| refused(&error))? == Some(true)
+            && let Some(file) = &self.config
+        {
+            token::warn_if_exposed("--config", file, "password");
+        }
+        Ok(())
     }
 
     /// Warns of secrets that others can read; of tokens, reading them does.
@@ -498,7 +512,7 @@ fn load(
 fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
     arguments.native.refuse_idle(given)?;
     try_system_calls()?;
-    let (config, mut options) = (arguments.config()?, arguments.options()?);
+    let (config, mut options) = (arguments.engine()?, arguments.options()?);
     let watch = arguments.watch.watch("serve")?;
     watch.check()?;
     arguments.check(&options)?;

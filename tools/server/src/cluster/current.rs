@@ -4,7 +4,7 @@
 //! - I2: a map that clients have pushed is in the file, if there is one, before it counts.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::map::{ClusterMap, MAP_BYTES_MAX};
 use super::view::View;
+use crate::replaced_file;
+
+/// Rights of a file that is new, less those that the process leaves out.
+const NEW_FILE_MODE: u32 = 0o666;
 
 /// How a file is recognised that has not changed: its number, its length, and when it was written.
 type Seen = (u64, u64, i64, i64);
@@ -237,29 +241,7 @@ fn read_file(path: &Path) -> Result<Option<(String, Seen)>, MapError> {
     Ok(Some((text, seen)))
 }
 
-/// Replaces a file as a whole, so that another server that shares it reads one map or the other.
+/// Replaces the file of a map, so that another server that shares it reads one map or the other.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let mut beside = path.as_os_str().to_owned();
-    // ORDERING: relaxed; numbers only differ.
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    beside.push(format!(".tmp-{}-{number}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = write_beside(path, &beside, text);
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
-}
-
-fn write_beside(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
-    let mut file = fs::File::create(beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(beside, path)?;
-    // The name lasts only once its folder does.
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    replaced_file::replace(path, text.as_bytes(), NEW_FILE_MODE)
 }

@@ -1,15 +1,20 @@
 //! `CONFIG`: the settings of a running server.
 //!
 //! - I1: `CONFIG SET` sets all of its settings, or none.
+//! - I2: a server that starts with a file that `CONFIG REWRITE` has written has the settings of
+//!   then.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use farcore::Core;
 use zeroize::Zeroizing;
 
 use super::arguments::{at_most, pattern};
+use super::beside::beside;
 use super::command::Subcommand;
+use super::replicas::source_of;
 use super::{Call, Flow, Refusal, SYNTAX};
 use crate::conn::keepalive::SECONDS_MAX;
 use crate::cores::message::Question;
@@ -20,8 +25,12 @@ use crate::events::classes::{EventClasses, UNKNOWN_CLASS};
 use crate::figures::information::{self, MemoryFigures};
 use crate::glob;
 use crate::memory_limit::memory_size;
+use crate::options::SourceAddress;
 use crate::replication::settings::Settings;
 use crate::resp::Writer;
+use crate::settings_file::{
+    PresentSetting, SECRET, SOURCE, SettingLine, SettingsFile, is_newer, words_of,
+};
 use crate::words::parsed_integer;
 
 type Result = std::result::Result<Flow, Refusal>;
@@ -415,6 +424,98 @@ fn reset_figures(call: &mut Call<'_>) -> Result {
     }))
 }
 
-fn rewrite_config(_: &mut Call<'_>) -> Result {
-    Err("ERR The server is running without a config file".into())
+/// Has a server that starts have the settings of its file, all or none. Returns the server that it
+/// is to follow, if the file says that, which is `None` for `no one`.
+///
+/// # Errors
+/// What is wrong, with the file and its line.
+pub(crate) fn apply_file(
+    shared: &Arc<Shared>,
+    file: &SettingsFile,
+    lines: &[SettingLine],
+) -> std::result::Result<Option<Option<SourceAddress>>, String> {
+    let (mut changes, mut source) = (Vec::new(), None);
+    for line in lines {
+        let wrong = |why: &str| file.wrong(line, why.trim_start_matches("ERR "));
+        if line.name == SOURCE {
+            let [host, port] = &line.words[..] else {
+                return Err(wrong("give a host and a port, or `no one`"));
+            };
+            let named = source_of(host.as_bytes(), port.as_bytes()).map_err(wrong)?;
+            if named.is_some() && shared.cluster.is_some() {
+                return Err(wrong("a part of a cluster follows no server"));
+            }
+            source = Some(named);
+            continue;
+        }
+        let of_name = |setting: &&(&'static str, String)| setting.0 == line.name;
+        let Some((name, before)) = file.before.iter().find(of_name) else {
+            return Err(wrong("there is no such setting"));
+        };
+        let value = line.value().map_err(wrong)?;
+        let change = Change::of(shared, (name, before), value.as_bytes());
+        changes.push((*name, change.map_err(|why| wrong(&why))?));
+    }
+    for (name, change) in changes {
+        change.make(shared, name);
+    }
+    Ok(source)
+}
+
+/// The settings that a file may have, as they are now.
+fn present_settings(shared: &Shared, file: &SettingsFile) -> Vec<PresentSetting> {
+    let mut present = Vec::new();
+    for (name, value) in information::settings(shared) {
+        let change = Change::of(shared, (name, &value), value.as_bytes());
+        let is_changeable = matches!(change, Ok(change) if !matches!(change, Change::Nothing));
+        if is_newer(name) && is_changeable {
+            let before = file.before.iter().find(|(known, _)| *known == name);
+            present.push(PresentSetting {
+                name,
+                words: words_of(name, &value),
+                // A secret of a file of its own is to stay there alone.
+                is_implied: name == SECRET || before.is_some_and(|(_, before)| *before == value),
+            });
+        }
+    }
+    let state = shared.replication.state();
+    let source = state.link.as_ref().map(|link| &link.address);
+    present.push(PresentSetting {
+        name: SOURCE,
+        words: match source {
+            Some(source) => vec![source.host.clone(), source.port.to_string()],
+            None => words_of(SOURCE, "no one"),
+        },
+        is_implied: source == shared.options.replica.source.as_ref(),
+    });
+    present
+}
+
+/// Has the file of settings, and the server that is followed, be as they are now.
+fn rewrite_config(call: &mut Call<'_>) -> Result {
+    let shared = Arc::clone(&call.serving.shared);
+    if shared.settings_file.is_none() {
+        return Err("ERR The server is running without a config file".into());
+    }
+    Ok(call.task(move |core: Core, output, protocol| async move {
+        let rewritten = beside(&core, "farcore-settings", move || {
+            let file = shared.settings_file.as_ref();
+            file.map_or(Ok(()), |file| {
+                file.rewrite(&present_settings(&shared, file))
+            })
+        });
+        let rewritten = rewritten.await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match rewritten {
+                Some(Ok(())) => writer.simple("OK"),
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "the file of settings cannot be rewritten");
+                    writer.error(&format!("ERR Rewriting config file: {error}"));
+                }
+                None => writer.error("ERR Rewriting config file: no thread for it"),
+            }
+        });
+        core
+    }))
 }

@@ -98,6 +98,7 @@ pub(crate) use self::call::Call;
 pub(crate) use self::called::{CalledKeys, called_by_script, refused_in_script};
 pub(crate) use self::catalogue::CATALOGUE;
 pub(crate) use self::command::Command;
+pub(crate) use self::config::apply_file;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};
 pub(crate) use self::slot_check::refused_to_script;

@@ -23,19 +23,8 @@ pub(super) fn replicaof(call: &mut Call<'_>) -> Result {
     if call.is_in_cluster() {
         return Err("ERR REPLICAOF not allowed in cluster mode.".into());
     }
-    let (host, port) = (call.argument(1), call.argument(2));
-    if is_option(host, "no") && is_option(port, "one") {
+    let Some(address) = source_of(call.argument(1), call.argument(2))? else {
         return Ok(promote(call));
-    }
-    let port = std::str::from_utf8(port).ok();
-    let port = port
-        .and_then(|port| port.parse().ok())
-        .filter(|port| *port > 0);
-    let port = port.ok_or("ERR Invalid master port")?;
-    let host = std::str::from_utf8(host).map_err(|_| "ERR the host is not UTF-8")?;
-    let address = SourceAddress {
-        host: host.to_owned(),
-        port,
     };
     match link::follow(&call.serving.shared, address) {
         Ok(true) => Ok(call.ok()),
@@ -44,6 +33,29 @@ pub(super) fn replicaof(call: &mut Call<'_>) -> Result {
         })),
         Err(error) => Err(Refusal(format!("ERR no thread for the link: {error}"))),
     }
+}
+
+/// The server to follow; `None` for `no one`.
+///
+/// # Errors
+/// The text of the error that is replied.
+pub(super) fn source_of(
+    host: &[u8],
+    port: &[u8],
+) -> std::result::Result<Option<SourceAddress>, &'static str> {
+    if is_option(host, "no") && is_option(port, "one") {
+        return Ok(None);
+    }
+    let port = std::str::from_utf8(port).ok();
+    let port = port
+        .and_then(|port| port.parse().ok())
+        .filter(|port| *port > 0);
+    let port = port.ok_or("ERR Invalid master port")?;
+    let host = std::str::from_utf8(host).map_err(|_| "ERR the host is not UTF-8")?;
+    Ok(Some(SourceAddress {
+        host: host.to_owned(),
+        port,
+    }))
 }
 
 /// Has the server follow none. It replies when nothing more of its source is applied.

@@ -35,6 +35,7 @@ use crate::memory::ClientMemory;
 use crate::memory_limit::MemoryLimit;
 use crate::options::Options;
 use crate::replication::state::Replication;
+use crate::settings_file::SettingsFile;
 use crate::types::encoding_limits::EncodingLimits;
 use crate::users::table::Users;
 use crate::waits::key_queues::Waiting;
@@ -147,6 +148,8 @@ pub(crate) struct Shared {
     pub(crate) replication: Replication,
     /// The map of its cluster, if it is a part of one.
     pub(crate) cluster: Option<CurrentMap>,
+    /// The file of its settings, if it has one.
+    pub(crate) settings_file: Option<SettingsFile>,
     pub(crate) rates: Rates,
     /// Figures when they were reset; those that are shown count from here.
     pub(crate) baseline: Mutex<Baseline>,
@@ -222,6 +225,7 @@ impl Shared {
             saving: Arc::new(saving),
             replication,
             cluster: None,
+            settings_file: None,
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),

@@ -140,6 +140,9 @@ pub struct Options {
     pub replica: ReplicaOptions,
     /// The cluster that it is a part of. Default: none.
     pub cluster: Option<ClusterOptions>,
+    /// The file of settings, which go before these options, and which `CONFIG REWRITE` writes.
+    /// Default: none.
+    pub settings_file: Option<PathBuf>,
     /// Encrypted connections, beside others.
     pub tls: Option<TlsOptions>,
     /// The native protocol, over the fabric. Default: not served.
@@ -166,6 +169,7 @@ impl Options {
             data: None,
             replica: ReplicaOptions::default(),
             cluster: None,
+            settings_file: None,
             tls: None,
             native: NativeOptions::default(),
         }
@@ -206,6 +210,7 @@ impl std::fmt::Debug for Options {
             .field("data", &self.data)
             .field("replica", &self.replica)
             .field("cluster", &self.cluster)
+            .field("settings_file", &self.settings_file)
             .field("tls", &self.tls)
             .field("native", &self.native)
             .finish()

@@ -5,21 +5,24 @@ mod upkeep;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use self::accept::Listener;
 use crate::cluster::CurrentMap;
-use crate::commands::{CATALOGUE, command_names, databases};
+use crate::commands::{CATALOGUE, apply_file, command_names, databases};
 use crate::conn::tls;
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
+use crate::figures::information;
 use crate::figures::reading::ServerReporter;
 use crate::native::NativeListeners;
-use crate::options::{NativeOptionsError, Options, TlsOptions};
+use crate::options::{NativeOptionsError, Options, SourceAddress, TlsOptions};
 use crate::replication::history::StreamId;
 use crate::replication::link;
 use crate::serving::Serving;
+use crate::settings_file::{self, SECRET, SettingsFile};
 use crate::system_calls::try_system_calls;
 use crate::users::file;
 use crate::users::table::Users;
@@ -59,6 +62,9 @@ pub enum StartError {
     /// The map of the cluster cannot be read.
     #[error("the map of the cluster: {0}; correct the file that --cluster-map names")]
     Cluster(String),
+    /// The file of settings cannot be read, or has what is no setting.
+    #[error("{0}; correct the file that --config names")]
+    Settings(String),
     /// The engine is closed.
     #[error(transparent)]
     Engine(#[from] farcore::Error),
@@ -71,6 +77,8 @@ pub struct Server {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
     native: Vec<String>,
+    /// The server to follow once it begins.
+    source: Option<SourceAddress>,
     acceptor: Option<JoinHandle<()>>,
     cores: Vec<Task<io::Result<()>>>,
     /// Finds out which databases have keys.
@@ -93,6 +101,16 @@ impl Server {
     /// [`StartError::Users`].
     pub fn check_users(options: &Options) -> Result<bool, StartError> {
         Ok(users_of(options)?.are_open())
+    }
+
+    /// Checks the file of settings, as far as no engine is needed for that. Returns whether a
+    /// password is in it.
+    ///
+    /// # Errors
+    /// [`StartError::Settings`].
+    pub fn check_settings(file: &Path) -> Result<bool, StartError> {
+        let lines = settings_file::read(file).map_err(StartError::Settings)?;
+        Ok(lines.iter().any(|line| line.name == SECRET))
     }
 
     /// Starts a server on every core of an engine, and waits until all serve. Not to be called from
@@ -121,6 +139,10 @@ impl Server {
             .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
         let cluster = cluster_of(&options, address)?;
+        let (path, source) = (
+            options.settings_file.clone(),
+            options.replica.source.clone(),
+        );
         let mut shared = Shared::new(
             (options, tls),
             ports?,
@@ -135,8 +157,10 @@ impl Server {
             users,
         );
         shared.cluster = cluster;
+        let (shared, named) = with_settings(shared, path)?;
         let mut server = Self {
-            shared: Arc::new(shared),
+            shared,
+            source: named.unwrap_or(source),
             address,
             tls_address,
             native: native.addresses(),
@@ -221,9 +245,9 @@ impl Server {
         self.follow()
     }
 
-    /// Follows the source of the options, if there is one.
+    /// Follows the source of the options or of the settings, if there is one.
     fn follow(&self) -> Result<(), StartError> {
-        if let Some(source) = &self.shared.options.replica.source {
+        if let Some(source) = &self.source {
             link::follow(&self.shared, source.clone())?;
         }
         Ok(())
@@ -310,6 +334,26 @@ fn users_of(options: &Options) -> Result<Users, StartError> {
         })?);
     }
     Ok(users)
+}
+
+/// Has the settings of a file be set, if there is one. Returns the server to follow, if the file
+/// says that.
+fn with_settings(
+    mut shared: Shared,
+    path: Option<PathBuf>,
+) -> Result<(Arc<Shared>, Option<Option<SourceAddress>>), StartError> {
+    let Some(path) = path else {
+        return Ok((Arc::new(shared), None));
+    };
+    let lines = settings_file::read(&path).map_err(StartError::Settings)?;
+    let file = SettingsFile::new(path, information::settings(&shared));
+    shared.settings_file = Some(file);
+    let shared = Arc::new(shared);
+    let source = match &shared.settings_file {
+        Some(file) => apply_file(&shared, file, &lines).map_err(StartError::Settings)?,
+        None => None,
+    };
+    Ok((shared, source))
 }
 
 /// The map of the cluster that the server is a part of.

@@ -1,22 +1,23 @@
 //! The file of users: a line `user NAME RULE ..` each; as Redis's `aclfile`.
 //!
 //! - I1: a file is loaded as a whole, or not at all.
-//! - I2: it is written beside and renamed, so it is the old one or the new one.
+//! - I2: it is replaced as a whole, so it is the old one or the new one.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::catalogue::Catalogue;
 use super::selector::{RuleError, has_blanks};
 use super::table::{UserTable, may_have};
 use super::user::{Defaults, User, merged};
+use crate::replaced_file;
 
 /// Bytes of a file, at most.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Rights of a file that is new: it holds hashes of passwords.
+const NEW_FILE_MODE: u32 = 0o600;
 
 /// The users of a file.
 ///
@@ -138,31 +139,10 @@ pub(crate) fn line(user: &User) -> Vec<u8> {
 pub(crate) fn save(path: &Path, table: &UserTable) -> std::io::Result<()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".tmp-{}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = write(path, &beside, table);
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
-}
-
-fn write(path: &Path, beside: &Path, table: &UserTable) -> std::io::Result<()> {
-    // It holds hashes of passwords: others may read it only if they may read the present one.
-    let mode = fs::metadata(path).map_or(0o600, |found| found.permissions().mode());
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    let mut file = options.mode(mode).open(beside)?;
+    let mut text = Vec::new();
     for user in table.users.values() {
-        file.write_all(&line(user))?;
-        file.write_all(b"\n")?;
+        text.extend(line(user));
+        text.push(b'\n');
     }
-    file.sync_all()?;
-    fs::rename(beside, path)?;
-    // The name lasts only once its folder does.
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    replaced_file::replace(path, &text, NEW_FILE_MODE)
 }
