@@ -83,7 +83,7 @@ pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, ClusterOptions, DataOptions,
     NativeOptions, NativeOptionsError, Options, ReplicaOptions, SCRIPT_TIME_LIMIT, SourceAddress,
-    TlsOptions,
+    TlsClientOptions, TlsOptions,
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;

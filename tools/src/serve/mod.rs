@@ -412,6 +412,9 @@ impl Arguments {
         let refused = |error: &StartError| refusal::of_server(error, self);
         let files = options.tls.as_ref().map_or(Ok(()), Server::check_tls);
         files.map_err(|error| refused(&error))?;
+        let files = options.replica.tls.as_ref();
+        let files = files.map_or(Ok(()), Server::check_source_tls);
+        files.map_err(|error| refused(&error))?;
         let has_password = self.config.as_deref().map(Server::check_settings);
         let has_password = has_password.transpose();
         if has_password.map_err(|error| refused(&error))? == Some(true)

@@ -165,6 +165,9 @@ pub(super) fn of_server(error: &StartError, arguments: &Arguments) -> Error {
             };
             anyhow!("{flag}{text}")
         }
+        StartError::SourceTls(text) => {
+            anyhow!("{}{text}", arguments.replica.flag_of_file(text))
+        }
         other => anyhow!(plain(&other.to_string())),
     }
 }

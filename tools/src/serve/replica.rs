@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use farcore_server::{ReplicaOptions, SourceAddress};
+use farcore_server::{ReplicaOptions, SourceAddress, TlsClientOptions};
 use zeroize::Zeroizing;
 
 use super::secret;
@@ -39,6 +39,21 @@ pub(super) struct ReplicaArguments {
     /// User of the password [default: the default user]
     #[arg(long, value_name = "NAME", requires = "replica_auth_file")]
     replica_user: Option<String>,
+    /// File with the authorities of the certificate of the server that is followed; PEM: links to
+    /// it are encrypted
+    #[arg(long, value_name = "FILE")]
+    replica_tls_ca: Option<PathBuf>,
+    /// File with the certificate that is shown to it; PEM [default: none is shown]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "replica_tls_ca",
+        requires = "replica_tls_key"
+    )]
+    replica_tls_cert: Option<PathBuf>,
+    /// File with the private key of that certificate; PEM
+    #[arg(long, value_name = "FILE", requires = "replica_tls_cert")]
+    replica_tls_key: Option<PathBuf>,
 }
 
 impl ReplicaArguments {
@@ -50,11 +65,37 @@ impl ReplicaArguments {
             source: self.replica_of.clone(),
             user: self.replica_user.clone().unwrap_or_default(),
             password: password.unwrap_or_else(|| Zeroizing::new(String::new())),
+            tls: self
+                .replica_tls_ca
+                .clone()
+                .map(|authority| TlsClientOptions {
+                    authority,
+                    identity: self
+                        .replica_tls_cert
+                        .clone()
+                        .zip(self.replica_tls_key.clone()),
+                }),
         })
     }
 
-    /// Warns if others can read the password.
+    /// The flag that names a file, with which a text begins.
+    pub(super) fn flag_of_file(&self, text: &str) -> &'static str {
+        let is_in = |file: &Option<PathBuf>| {
+            let name = file.as_ref().map(|file| file.display().to_string());
+            name.is_some_and(|name| text.starts_with(&format!("{name}: ")))
+        };
+        match () {
+            () if is_in(&self.replica_tls_cert) => "--replica-tls-cert ",
+            () if is_in(&self.replica_tls_key) => "--replica-tls-key ",
+            () => "--replica-tls-ca ",
+        }
+    }
+
+    /// Warns if others can read the password or the key.
     pub(super) fn warn_if_exposed(&self) {
+        if let Some(file) = &self.replica_tls_key {
+            token::warn_if_exposed("--replica-tls-key", file, "key");
+        }
         if let Some(file) = &self.replica_auth_file {
             token::warn_if_exposed(FILE_FLAG, file, "password");
         }

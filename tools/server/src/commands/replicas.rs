@@ -12,6 +12,7 @@ use crate::replication::history::StreamId;
 use crate::replication::link;
 use crate::replication::replicas::port::{NewReplica, Wish};
 use crate::replication::replicas::publisher;
+use crate::replication::wire::Wire;
 use crate::resp::Writer;
 
 /// Bytes of the name under which a replica is shown, at most.
@@ -140,12 +141,6 @@ fn hand_over(call: &mut Call<'_>, wish: Wish) -> Result {
     if !call.connection.pending.is_empty() || call.connection.waiting_bytes() > 0 {
         return Ok(Flow::Later);
     }
-    if call.connection.tls.is_some() {
-        return Err(
-            "ERR replicas are not served over TLS: have them connect to --resp, through a tunnel"
-                .into(),
-        );
-    }
     if call.connection.is_executing() {
         return Err("ERR Command not allowed inside a transaction".into());
     }
@@ -155,7 +150,7 @@ fn hand_over(call: &mut Call<'_>, wish: Wish) -> Result {
     );
     let failed = |error| Refusal(format!("ERR a replica cannot be served: {error}"));
     let replica = NewReplica {
-        socket: socket.map_err(failed)?,
+        wire: Wire::new(socket.map_err(failed)?, call.connection.tls.take()),
         peer: call.connection.peer,
         said: said.unwrap_or_default(),
         wish,

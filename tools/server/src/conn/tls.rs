@@ -15,13 +15,16 @@ use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+};
 use zeroize::Zeroizing;
 
-use crate::options::TlsOptions;
+use crate::options::{TlsClientOptions, TlsOptions};
 
 /// What marks a private key that is encrypted with a password.
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
@@ -41,6 +44,8 @@ pub(crate) const OPENING_BYTES: usize = SESSION_BYTES + HANDSHAKE_BYTES + BUFFER
 
 /// What the sessions of a server have in common.
 pub(crate) type TlsConfig = Arc<ServerConfig>;
+/// What sessions with other servers have in common.
+pub(crate) type TlsClientConfig = Arc<ClientConfig>;
 
 /// Reads certificates and key.
 ///
@@ -53,45 +58,62 @@ pub(crate) fn load(options: &TlsOptions) -> Result<TlsConfig, String> {
     let authority = authority.transpose()?;
     let (chain, private_key) = (certificate.certificates()?, key.private_key()?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let is_usable = provider
-        .key_provider
-        .load_private_key(private_key.clone_key());
-    is_usable.map_err(|error| {
-        key.refused(format_args!(
-            "{error}: give a key of RSA, ECDSA (P-256 or P-384) or Ed25519"
-        ))
-    })?;
+    key.check_key(&private_key, &provider)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     let builder = match &authority {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let refused = |error: &dyn Display| {
+            let roots = file.authorities("the clients' authorities")?;
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| {
                 file.refused(format_args!(
                     "{error}: give the certificates of the clients' authorities"
                 ))
-            };
-            let mut roots = RootCertStore::empty();
-            for authority in file.certificates()? {
-                roots.add(authority).map_err(|error| refused(&error))?;
-            }
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| refused(&error))?)
+            })?)
         }
     };
     let config = builder.with_single_cert(chain, private_key);
-    Ok(Arc::new(config.map_err(|error| match error {
+    let config = config.map_err(|error| unfit(&error, (&certificate, &key), "a server"));
+    Ok(Arc::new(config?))
+}
+
+/// Reads what connections to another server need.
+///
+/// # Errors
+/// The name of a file that cannot be used, what is wrong with it, and the remedy.
+pub(crate) fn load_client(options: &TlsClientOptions) -> Result<TlsClientConfig, String> {
+    let roots = Pem::read(&options.authority)?.authorities("the source's authority")?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let Some((certificate, key)) = &options.identity else {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    };
+    let (certificate, key) = (Pem::read(certificate)?, Pem::read(key)?);
+    let (chain, private_key) = (certificate.certificates()?, key.private_key()?);
+    key.check_key(&private_key, &provider)?;
+    let config = builder.with_client_auth_cert(chain, private_key);
+    let config = config.map_err(|error| unfit(&error, (&certificate, &key), "a client"));
+    Ok(Arc::new(config?))
+}
+
+/// The error that a certificate and a key do not go together, or are not for this.
+fn unfit(error: &rustls::Error, (certificate, key): (&Pem<'_>, &Pem<'_>), owner: &str) -> String {
+    match error {
         rustls::Error::InconsistentKeys(_) => key.refused(format_args!(
             "it is not the key of the certificate in {}: give the key that this certificate was made \
              with",
             certificate.file.display()
         )),
         error => certificate.refused(format_args!(
-            "{error}: give a certificate that a server may show"
+            "{error}: give a certificate that {owner} may show"
         )),
-    })?))
+    }
 }
 
 /// A file of certificates or of a key.
@@ -127,6 +149,28 @@ impl<'a> Pem<'a> {
                 Err(_) => "no certificate is in it: give a PEM file with one",
             }),
         )
+    }
+
+    /// The certificates of authorities, of which `whose` says more.
+    fn authorities(&self, whose: &str) -> Result<RootCertStore, String> {
+        let mut roots = RootCertStore::empty();
+        for authority in self.certificates()? {
+            roots.add(authority).map_err(|error| {
+                self.refused(format_args!("{error}: give the certificates of {whose}"))
+            })?;
+        }
+        Ok(roots)
+    }
+
+    /// # Errors
+    /// The key in the file is of a kind that is not supported.
+    fn check_key(&self, key: &PrivateKeyDer<'_>, provider: &CryptoProvider) -> Result<(), String> {
+        let loaded = provider.key_provider.load_private_key(key.clone_key());
+        loaded.map(drop).map_err(|error| {
+            self.refused(format_args!(
+                "{error}: give a key of RSA, ECDSA (P-256 or P-384) or Ed25519"
+            ))
+        })
     }
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
@@ -189,9 +233,9 @@ impl RecordMeter {
     }
 }
 
-/// One connection's session.
+/// One connection's session, of either end.
 pub(crate) struct TlsSession {
-    connection: ServerConnection,
+    connection: Connection,
     meter: RecordMeter,
     /// Bytes to send.
     outgoing: Vec<u8>,
@@ -207,13 +251,30 @@ impl TlsSession {
     /// No random number is left.
     pub(crate) fn new(config: &TlsConfig) -> io::Result<Self> {
         let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-        Ok(Self {
+        Ok(Self::of(connection.into()))
+    }
+
+    /// A session with a server, whose certificate must be for this host; its first message is to be
+    /// sent.
+    ///
+    /// # Errors
+    /// The host is neither a name nor an address, or no random number is left.
+    pub(crate) fn to(host: &str, config: &TlsClientConfig) -> io::Result<Self> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::clone(config), name);
+        let mut session = Self::of(connection.map_err(io::Error::other)?.into());
+        session.collect()?;
+        Ok(session)
+    }
+
+    fn of(connection: Connection) -> Self {
+        Self {
             connection,
             meter: RecordMeter::default(),
             outgoing: Vec::new(),
             sent: 0,
             is_ended: false,
-        })
+        }
     }
 
     /// True once the handshake is over.

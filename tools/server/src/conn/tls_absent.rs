@@ -2,7 +2,10 @@
 
 use std::io::{self, IoSlice};
 
-use crate::options::TlsOptions;
+use crate::options::{TlsClientOptions, TlsOptions};
+
+/// Nothing is sealed.
+pub(crate) const SEALED_BYTES_MAX: usize = 0;
 
 /// Nothing is opened.
 pub(crate) const OPENING_BYTES: usize = 0;
@@ -15,9 +18,20 @@ pub(crate) fn load(_: &TlsOptions) -> Result<TlsConfig, String> {
     Err("this program is built without the feature `tls`".to_owned())
 }
 
+/// Refuses.
+///
+/// # Errors
+/// Always.
+pub(crate) fn load_client(_: &TlsClientOptions) -> Result<TlsClientConfig, String> {
+    Err("this program is built without the feature `tls`".to_owned())
+}
+
 /// There is none.
 #[derive(Debug)]
 pub(crate) struct TlsConfig(());
+
+/// There is none.
+pub(crate) type TlsClientConfig = TlsConfig;
 
 /// There is none.
 #[derive(Debug)]
@@ -27,6 +41,10 @@ impl TlsSession {
     pub(crate) fn new(config: &TlsConfig) -> io::Result<Self> {
         let TlsConfig(()) = config;
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn to(_: &str, config: &TlsClientConfig) -> io::Result<Self> {
+        Self::new(config)
     }
 
     pub(crate) fn is_established(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::conn::guesses::FailingAddresses;
 use crate::conn::keepalive::Keepalive;
 use crate::conn::pause::Pause;
 use crate::conn::shared_bytes::Fanout;
-use crate::conn::tls::TlsConfig;
+use crate::conn::tls::{TlsClientConfig, TlsConfig};
 use crate::conn::unauthenticated::Shares;
 use crate::cores::answers::{Answers, CoreAnswers};
 use crate::cores::message::{Message, Question};
@@ -78,6 +78,9 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// Of encrypted connections.
     pub(crate) tls: Option<TlsConfig>,
+    /// Of links to a source, if they are encrypted; and the port that the source hears of then, at
+    /// which this server accepts encrypted connections.
+    pub(crate) source_tls: Option<(TlsClientConfig, u16)>,
     pub(crate) cores: Vec<CorePort>,
     /// Figures of each core.
     pub(crate) counters: Vec<CoreCounters>,
@@ -226,6 +229,7 @@ impl Shared {
             replication,
             cluster: None,
             settings_file: None,
+            source_tls: None,
             rates: Rates::default(),
             baseline: Mutex::default(),
             next_client: AtomicU64::new(1),

@@ -46,6 +46,16 @@ pub struct TlsOptions {
     pub client_authority: Option<PathBuf>,
 }
 
+/// How a connection to another server is encrypted. Files are in PEM and are read when the server
+/// starts.
+#[derive(Clone, Debug)]
+pub struct TlsClientOptions {
+    /// The authorities of that server's certificate.
+    pub authority: PathBuf,
+    /// The certificate that is shown there, and its private key; `None` shows none.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
 /// The data directory of the server's engine, and when snapshots are made.
 #[derive(Clone, Debug)]
 pub struct DataOptions {
@@ -81,6 +91,8 @@ pub struct ReplicaOptions {
     pub user: String,
     /// The user's password; empty if it needs none.
     pub password: Zeroizing<String>,
+    /// How links to any source are encrypted; `None`: they are not.
+    pub tls: Option<TlsClientOptions>,
 }
 
 impl fmt::Debug for ReplicaOptions {
@@ -88,6 +100,7 @@ impl fmt::Debug for ReplicaOptions {
         f.debug_struct("ReplicaOptions")
             .field("source", &self.source)
             .field("user", &self.user)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }

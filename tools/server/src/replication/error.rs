@@ -12,6 +12,12 @@ pub(super) enum LinkError {
     /// The connection cannot be opened, or broke.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// The connection is not encrypted as it should be.
+    #[error("no encrypted connection to the source: {}{}", .0, remedy_of_tls(.0))]
+    Tls(io::Error),
+    /// The source has closed the connection, or has sent what is no reply, before it replied.
+    #[error("the source ends the connection without a reply{0}")]
+    Unanswered(&'static str),
     /// The source has closed the connection.
     #[error("the source has closed the connection")]
     Closed,
@@ -60,6 +66,25 @@ pub(super) enum LinkError {
     /// The connection to the data has ended: what was passed on may be applied or not.
     #[error("the connection by which it stores has ended")]
     Inlet,
+}
+
+/// What helps where no encrypted connection is made.
+fn remedy_of_tls(error: &io::Error) -> &'static str {
+    if error.to_string().contains("certificate") {
+        "; --replica-tls-ca must name its authority, and it must be for the host that is followed"
+    } else {
+        "; name the port at which the source accepts encrypted connections, or leave --replica-tls-ca out"
+    }
+}
+
+/// What helps where a source ends the connection at once.
+pub(super) fn remedy_of_silence(is_encrypted: bool) -> &'static str {
+    match is_encrypted {
+        true => {
+            "; if it demands certificates of clients, give --replica-tls-cert and --replica-tls-key"
+        }
+        false => "; if it accepts encrypted connections there, give --replica-tls-ca",
+    }
 }
 
 /// What helps where a source refuses a command.

@@ -1,6 +1,6 @@
 //! How a link begins: who this server is, what it understands, and what it has already.
 
-use super::error::LinkError;
+use super::error::{LinkError, remedy_of_silence};
 use super::history::{History, StreamId};
 use super::settings::Settings;
 use super::source::Source;
@@ -20,7 +20,13 @@ pub(super) fn greet(
     (settings, port): (&Settings, u16),
     history: &History,
 ) -> Result<Begin, LinkError> {
-    let reply = source.ask(&[b"PING"])?;
+    let unanswered = LinkError::Unanswered(remedy_of_silence(source.is_encrypted()));
+    let reply = match source.ask(&[b"PING"]) {
+        Err(LinkError::Closed) => return Err(unanswered),
+        // An alert of TLS.
+        Ok(reply) if reply.starts_with('\u{15}') => return Err(unanswered),
+        reply => reply?,
+    };
     // Before it knows who asks, it may refuse even this; as Redis.
     let is_guarded = ["-NOAUTH", "-NOPERM", "-ERR operation not permitted"];
     if !reply.starts_with('+') && !is_guarded.iter().any(|one| reply.starts_with(one)) {

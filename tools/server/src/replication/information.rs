@@ -38,6 +38,7 @@ pub(crate) fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
             if waits { "wait" } else { "drop" }.to_owned(),
         ),
         ("repl-diskless-sync", "yes".to_owned()),
+        ("tls-replication", yes(shared.source_tls.is_some())),
     ]);
     for pair in [
         of(

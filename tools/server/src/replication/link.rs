@@ -197,9 +197,11 @@ impl Follower {
         let settings = self.settings();
         self.note_phase(Phase::Connecting);
         let host = (&self.address.host[..], self.address.port);
-        let mut source = Source::connect(host, settings.timeout(), &self.stop)?;
+        let tls = self.shared.source_tls.as_ref();
+        let config = tls.map(|(config, _)| config);
+        let mut source = Source::connect(host, config, settings.timeout(), &self.stop)?;
         self.note_phase(Phase::Handshake);
-        let port = self.shared.port;
+        let port = tls.map_or(self.shared.port, |(_, port)| *port);
         match greet(&mut source, (&settings, port), &self.history())? {
             Begin::Full { id, offset } => {
                 self.note_phase(Phase::Sync);

@@ -37,3 +37,4 @@ pub(crate) mod state;
 pub(crate) mod stop;
 mod stream;
 mod unsent;
+pub(crate) mod wire;

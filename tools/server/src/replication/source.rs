@@ -1,6 +1,6 @@
 //! The connection to a source: bytes in and out, with a limit on its silence.
 
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -13,9 +13,14 @@ use super::error::LinkError;
 use super::input::Input;
 use super::stop::Stop;
 use super::unsent::Unsent;
+use super::wire::Wire;
+use crate::conn::tls::{TlsClientConfig, TlsSession};
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
+/// Silence that ends an encrypted link before both ends have agreed on keys: what accepts no
+/// encrypted connections may wait for more.
+const OPENING_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of a line of the handshake, at most.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -38,7 +43,7 @@ pub(super) fn write_command(words: &[&[u8]], into: &mut Vec<u8>) {
 /// The connection to a source.
 #[derive(Debug)]
 pub(super) struct Source {
-    socket: TcpStream,
+    wire: Wire,
     stop: Arc<Stop>,
     /// How long it may be silent.
     limit: Duration,
@@ -49,39 +54,56 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Connects to a host.
+    /// Connects to a host, encrypted if `tls` says how.
     pub(super) fn connect(
         (host, port): (&str, u16),
+        tls: Option<&TlsClientConfig>,
         limit: Duration,
         stop: &Arc<Stop>,
     ) -> Result<Self, LinkError> {
         let mut failed = None;
         for address in (host, port).to_socket_addrs()? {
             match connect_to(address, limit, stop) {
-                Ok(socket) => return Ok(Self::new(socket, limit, stop)?),
+                Ok(socket) => {
+                    socket.set_nodelay(true)?;
+                    let session = tls.map(|config| TlsSession::to(host, config).map(Box::new));
+                    let session = session.transpose().map_err(LinkError::Tls)?;
+                    return Ok(Self::new(Wire::new(socket, session), limit, stop));
+                }
                 Err(_) if stop.is_set() => return Err(LinkError::Stopped),
                 Err(error) => failed = Some(error),
             }
         }
-        Err(failed.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))?
+        Err(failed.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into()))?
     }
 
-    fn new(socket: TcpStream, limit: Duration, stop: &Arc<Stop>) -> io::Result<Self> {
-        socket.set_nodelay(true)?;
-        Ok(Self {
-            socket,
+    fn new(wire: Wire, limit: Duration, stop: &Arc<Stop>) -> Self {
+        Self {
+            wire,
             stop: Arc::clone(stop),
             limit,
             heard: Instant::now(),
             unsent: Unsent::default(),
             buffer: vec![0; RECEIVE_BYTES].into(),
             input: Input::default(),
-        })
+        }
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.wire.is_encrypted()
+    }
+
+    /// How long it may be silent now.
+    fn limit(&self) -> Duration {
+        match self.wire.is_opening() {
+            true => self.limit.min(OPENING_LIMIT),
+            false => self.limit,
+        }
     }
 
     /// Where the source is.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.peer_addr()
+        self.wire.peer()
     }
 
     /// Adds a command to what is sent.
@@ -96,28 +118,31 @@ impl Source {
 
     /// Sends what the socket takes now.
     pub(super) fn flush(&mut self) -> Result<(), LinkError> {
-        self.unsent.send(&mut self.socket)?;
+        self.wire.send_sealed()?;
+        self.unsent.send(&mut self.wire)?;
         Ok(())
     }
 
     /// Receives what is there, up to a limit; returns how many bytes came.
     pub(super) fn receive(&mut self) -> Result<usize, LinkError> {
-        match self.socket.read(&mut self.buffer) {
+        let was_opening = self.wire.is_opening();
+        match self.wire.read(&mut self.buffer) {
             Ok(0) => Err(LinkError::Closed),
             Ok(bytes) => {
                 self.heard = Instant::now();
                 self.input.add(&self.buffer[..bytes]);
                 Ok(bytes)
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let waited = self.heard.elapsed();
-                if waited >= self.limit {
-                    let limit = self.limit;
-                    return Err(LinkError::Silent { waited, limit });
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let (waited, limit) = (self.heard.elapsed(), self.limit());
+                match waited >= limit {
+                    true if was_opening => Err(LinkError::Tls(ErrorKind::TimedOut.into())),
+                    true => Err(LinkError::Silent { waited, limit }),
+                    false => Ok(0),
                 }
-                Ok(0)
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) if was_opening => Err(LinkError::Tls(error)),
             Err(error) => Err(error.into()),
         }
     }
@@ -129,10 +154,7 @@ impl Source {
 
     /// What is waited for at its socket.
     pub(super) fn interest(&self, receives: bool) -> (BorrowedFd<'_>, PollFlags) {
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, receives);
-        flags.set(PollFlags::OUT, !self.unsent.is_empty());
-        (self.socket.as_fd(), flags)
+        self.wire.interest(receives, !self.unsent.is_empty())
     }
 
     /// The next line that is not empty: a source sends empty ones to show that it is there.
@@ -143,7 +165,7 @@ impl Source {
             }
             self.flush()?;
             if self.receive()? == 0 {
-                let wait = self.limit.saturating_sub(self.heard.elapsed());
+                let wait = self.limit().saturating_sub(self.heard.elapsed());
                 self.stop.wait(&[self.interest(true)], wait);
             }
             if self.stop.is_set() {
@@ -205,6 +227,6 @@ fn connect_to(address: SocketAddr, limit: Duration, stop: &Stop) -> io::Result<T
     // One that is not connected has no peer: the time is over, or it is to stop.
     match socket.peer_addr() {
         Ok(_) => Ok(socket),
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        Err(_) => Err(ErrorKind::TimedOut.into()),
     }
 }

@@ -18,7 +18,7 @@ use crate::cores::shared::Shared;
 use crate::figures::information;
 use crate::figures::reading::ServerReporter;
 use crate::native::NativeListeners;
-use crate::options::{NativeOptionsError, Options, SourceAddress, TlsOptions};
+use crate::options::{NativeOptionsError, Options, SourceAddress, TlsClientOptions, TlsOptions};
 use crate::replication::history::StreamId;
 use crate::replication::link;
 use crate::serving::Serving;
@@ -56,6 +56,9 @@ pub enum StartError {
     /// A certificate or key of encrypted connections cannot be used.
     #[error("encrypted connections cannot be served: {0}")]
     Tls(String),
+    /// A certificate or key of encrypted links to a source cannot be used.
+    #[error("no encrypted link can be made: {0}")]
+    SourceTls(String),
     /// The file of users cannot be read, or has lines that define none.
     #[error("{0}correct the file that --acl-file names, or leave --acl-file out")]
     Users(String),
@@ -92,6 +95,16 @@ impl Server {
     /// [`StartError::Tls`].
     pub fn check_tls(options: &TlsOptions) -> Result<(), StartError> {
         tls::load(options).map(drop).map_err(StartError::Tls)
+    }
+
+    /// Checks the files of encrypted links, for which no engine is needed.
+    ///
+    /// # Errors
+    /// [`StartError::SourceTls`].
+    pub fn check_source_tls(options: &TlsClientOptions) -> Result<(), StartError> {
+        tls::load_client(options)
+            .map(drop)
+            .map_err(StartError::SourceTls)
     }
 
     /// Checks the file of users, for which no engine is needed. Returns whether clients need no
@@ -139,6 +152,8 @@ impl Server {
             .map_err(|(address, error)| StartError::ListenNative { address, error })?;
         let ports: io::Result<Vec<_>> = (0..engine.shards()).map(|_| CorePort::new()).collect();
         let cluster = cluster_of(&options, address)?;
+        let source_tls = options.replica.tls.as_ref().map(tls::load_client);
+        let source_tls = source_tls.transpose().map_err(StartError::SourceTls)?;
         let (path, source) = (
             options.settings_file.clone(),
             options.replica.source.clone(),
@@ -157,6 +172,8 @@ impl Server {
             users,
         );
         shared.cluster = cluster;
+        let port = tls_address.unwrap_or(address).port();
+        shared.source_tls = source_tls.map(|config| (config, port));
         let (shared, named) = with_settings(shared, path)?;
         let mut server = Self {
             shared,

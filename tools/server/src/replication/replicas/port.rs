@@ -1,7 +1,7 @@
 //! How cores reach the thread that serves replicas, and what they know of it.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,6 +17,7 @@ use rustix::time::Timespec;
 use super::backlog::Backlog;
 use crate::cores::answers::Answers;
 use crate::replication::history::StreamId;
+use crate::replication::wire::Wire;
 
 /// Bytes of the stream that are kept for replicas whose link breaks, by default.
 pub(crate) const BACKLOG_BYTES: u64 = 16 << 20;
@@ -88,7 +89,7 @@ pub(crate) struct Said {
 /// A replica that comes.
 #[derive(Debug)]
 pub(crate) struct NewReplica {
-    pub(crate) socket: TcpStream,
+    pub(crate) wire: Wire,
     pub(crate) peer: SocketAddr,
     pub(crate) said: Said,
     pub(crate) wish: Wish,

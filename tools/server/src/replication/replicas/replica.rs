@@ -2,8 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,9 +103,8 @@ impl Replica {
             Phase::Gathered(_, left) => *left > 0,
             _ => false,
         };
-        let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, has_more || !self.unsent.is_empty());
-        (self.new.socket.as_fd(), flags)
+        let sends = has_more || !self.unsent.is_empty();
+        self.new.wire.interest(true, sends)
     }
 
     /// As `INFO` says it.
@@ -134,7 +132,7 @@ impl Replica {
     pub(super) fn receive(&mut self) -> Result<(), ReplicaError> {
         let mut buffer = [0; RECEIVE_BYTES];
         loop {
-            match (&self.new.socket).read(&mut buffer) {
+            match self.new.wire.read(&mut buffer) {
                 Ok(0) => return Err(ReplicaError::Closed),
                 Ok(bytes) => {
                     self.heard = Instant::now();
@@ -201,11 +199,15 @@ impl Replica {
         let end = self.position.saturating_add(ROUND_BYTES);
         let mut is_busy = false;
         loop {
+            // What is sealed goes first, and is not lost where nothing follows it.
+            if !self.new.wire.send_sealed()? {
+                return Ok(is_busy);
+            }
             if self.unsent.is_empty() && !self.fill_unsent(backlog, end)? {
                 self.took = Instant::now();
                 return Ok(is_busy);
             }
-            if !self.unsent.send(&mut &self.new.socket)? {
+            if !self.unsent.send(&mut self.new.wire)? {
                 return Ok(is_busy);
             }
             self.took = Instant::now();
@@ -276,6 +278,6 @@ impl Replica {
 impl Drop for Replica {
     fn drop(&mut self) {
         // The core that has its connection learns of it.
-        let _ = self.new.socket.shutdown(Shutdown::Both);
+        self.new.wire.close();
     }
 }
