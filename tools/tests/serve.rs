@@ -60,6 +60,7 @@ fn values_that_cannot_be_read_are_named() {
         (["--token-file", "x"], "--fabric"),
         (["--tls", "127.0.0.1:0"], "--tls-cert"),
         (["--tls-ca", "x"], "--tls"),
+        (["--replica-backlog", "0"], "--replica-backlog"),
         (["--replica-tls-key", "x"], "--replica-tls-c"),
     ] {
         let text = ended(&arguments, 2);

@@ -4,11 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use farcore_command::parse_size;
 use farcore_server::{ReplicaOptions, SourceAddress, TlsClientOptions};
 use zeroize::Zeroizing;
 
 use super::secret;
 use crate::token;
+
+/// As `repl-backlog-size` of `CONFIG SET`.
+fn parse_backlog(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    let refusal = || "must be 1B or more: replicas go on by it after a cut link".to_owned();
+    (bytes > 0).then_some(bytes).ok_or_else(refusal)
+}
 
 const FILE_FLAG: &str = "--replica-auth-file";
 
@@ -39,6 +47,10 @@ pub(super) struct ReplicaArguments {
     /// User of the password [default: the default user]
     #[arg(long, value_name = "NAME", requires = "replica_auth_file")]
     replica_user: Option<String>,
+    /// Bytes of the stream of changes that are kept for replicas whose link breaks; `CONFIG SET
+    /// repl-backlog-size` changes it [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_backlog)]
+    replica_backlog: Option<u64>,
     /// File with the authorities of the certificate of the server that is followed; PEM: links to
     /// it are encrypted
     #[arg(long, value_name = "FILE")]
@@ -65,6 +77,7 @@ impl ReplicaArguments {
             source: self.replica_of.clone(),
             user: self.replica_user.clone().unwrap_or_default(),
             password: password.unwrap_or_else(|| Zeroizing::new(String::new())),
+            backlog_bytes: self.replica_backlog,
             tls: self
                 .replica_tls_ca
                 .clone()

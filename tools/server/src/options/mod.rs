@@ -91,6 +91,8 @@ pub struct ReplicaOptions {
     pub user: String,
     /// The user's password; empty if it needs none.
     pub password: Zeroizing<String>,
+    /// Bytes of the stream that are kept for replicas whose link breaks. `None`: 16 MiB.
+    pub backlog_bytes: Option<u64>,
     /// How links to any source are encrypted; `None`: they are not.
     pub tls: Option<TlsClientOptions>,
 }
@@ -100,6 +102,7 @@ impl fmt::Debug for ReplicaOptions {
         f.debug_struct("ReplicaOptions")
             .field("source", &self.source)
             .field("user", &self.user)
+            .field("backlog_bytes", &self.backlog_bytes)
             .field("tls", &self.tls)
             .finish_non_exhaustive()
     }

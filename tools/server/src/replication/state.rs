@@ -108,7 +108,7 @@ impl Replication {
                 is_partial: false,
             }),
             figures: LinkFigures::default(),
-            replicas: ReplicasPort::new(feed),
+            replicas: ReplicasPort::new(feed, options.backlog_bytes),
         }
     }
 

@@ -180,7 +180,9 @@ pub(crate) struct ReplicasPort {
 }
 
 impl ReplicasPort {
-    pub(crate) fn new(feed: Feed) -> Self {
+    /// One that keeps this many bytes of the stream, or as many as usual.
+    pub(crate) fn new(feed: Feed, backlog_bytes: Option<u64>) -> Self {
+        let backlog_bytes = backlog_bytes.unwrap_or(BACKLOG_BYTES);
         Self {
             orders: SegQueue::new(),
             bell: OnceLock::new(),
@@ -193,7 +195,10 @@ impl ReplicasPort {
             wants_pause: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             figures: ReplicasFigures::default(),
-            settings: ReplicasSettings::default(),
+            settings: ReplicasSettings {
+                backlog_bytes: AtomicU64::new(backlog_bytes),
+                ..ReplicasSettings::default()
+            },
         }
     }
 
