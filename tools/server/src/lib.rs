@@ -72,7 +72,7 @@ mod waits;
 mod words;
 
 pub use self::cluster::{
-    ClusterMap, MAP_BYTES_MAX, MEMBERS_MAX, Member, SLOTS, is_member_id, slot_of,
+    ClusterMap, MAP_BYTES_MAX, MEMBERS_MAX, Member, SLOTS, SlotSet, is_member_id, slot_of,
 };
 pub use self::durability::{SavePoint, parse_save_points, save_points_text};
 pub use self::figures::native_counters::{NativeFigure, NativeFigures};

@@ -17,6 +17,7 @@ use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
 use crate::conn::sockets::Sockets;
 use crate::conn::unauthenticated::{Shares, Unauthenticated};
+use crate::cores::drain::Drain;
 use crate::cores::held_arrivals::HeldArrivals;
 use crate::cores::shared::Shared;
 use crate::events::deliveries::Deliveries;
@@ -62,8 +63,13 @@ pub(crate) struct Serving {
     /// The engine has refused a request in this turn, as it has no room for more: those of other
     /// connections would be refused too.
     pub(crate) is_engine_full: bool,
-    /// Connections whose next command waits for the end of a pause.
+    /// Connections whose next command waits for the end of a pause, or for the owner of a slot.
     pub(crate) paused: BTreeMap<u64, usize>,
+    /// Whether clients were paused when these were looked at last, and the generation of the view
+    /// of the cluster then.
+    pub(crate) paused_in: (bool, u64),
+    /// What had begun when slots were held.
+    pub(crate) drain: Option<Drain>,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
@@ -190,6 +196,8 @@ impl Serving {
             listed: Vec::new(),
             is_engine_full: false,
             paused: BTreeMap::new(),
+            paused_in: (false, 0),
+            drain: None,
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),

@@ -6,16 +6,15 @@
 
 mod support;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use farcore_server::{ClusterOptions, SourceAddress, slot_of};
 
+use self::support::clusters::{Cluster, THIRDS, id_of};
 use self::support::followers::wait_for_link;
 use self::support::{Client, PATIENCE, Served};
 
@@ -24,89 +23,6 @@ const CROSSING: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
 const NOT_SERVED: &str = "-CLUSTERDOWN Hash slot not served";
 const NOT_LOCAL: &str = "-ERR Script attempted to access a non local key in a cluster node";
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
-
-fn id_of(number: usize) -> String {
-    format!("{:040x}", number + 1)
-}
-
-/// Servers of a cluster whose map is in a file of its own.
-struct Cluster {
-    servers: Vec<Served>,
-    folder: tempfile::TempDir,
-}
-
-impl Cluster {
-    /// Servers without a map.
-    fn start(count: usize, cores: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("map");
-        let server = |number| {
-            Served::with(cores, |options| {
-                options.client_bytes = 256 << 20;
-                options.cluster = Some(ClusterOptions {
-                    map: Some(path.clone()),
-                    id: Some(id_of(number)),
-                    announced: None,
-                });
-            })
-        };
-        let servers = (0..count).map(server).collect();
-        Self { servers, folder }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("map")
-    }
-
-    fn address(&self, number: usize) -> SocketAddr {
-        self.servers[number].address
-    }
-
-    /// The lines of servers with their roles and slots.
-    fn nodes(&self, of: &[&str]) -> String {
-        let mut text = String::new();
-        for (number, of) in of.iter().enumerate() {
-            let address = self.address(number);
-            let (host, port) = (address.ip(), address.port());
-            writeln!(text, "{} {host} {port} {of}", id_of(number)).unwrap();
-        }
-        text
-    }
-
-    /// Writes the file, as an editor that replaces it.
-    fn write(&self, text: &str) {
-        let beside = self.folder.path().join("beside");
-        fs::write(&beside, text).unwrap();
-        fs::rename(beside, self.path()).unwrap();
-    }
-
-    /// Waits until all servers go by a version.
-    fn wait_for(&self, version: &str) {
-        let begun = Instant::now();
-        for server in &self.servers {
-            let mut client = server.client();
-            while client.ask(&["CLUSTERX", "VERSION"]).text() != version {
-                assert!(begun.elapsed() < PATIENCE, "the map is not read");
-                thread::yield_now();
-            }
-        }
-    }
-
-    /// Three servers that share all slots.
-    fn of_three(cores: usize) -> Self {
-        let cluster = Self::start(3, cores);
-        let nodes = cluster.nodes(&THIRDS);
-        cluster.write(&format!("version 1\n{nodes}"));
-        cluster.wait_for("1");
-        cluster
-    }
-}
-
-const THIRDS: [&str; 3] = [
-    "master - 0-5460",
-    "master - 5461-10922",
-    "master - 10923-16383",
-];
 
 /// Sends words, and returns the reply.
 fn said(client: &mut Client, words: &[&str]) -> String {
@@ -436,6 +352,7 @@ fn a_follower_reads_for_clients_that_allow_it() {
     let mut follower = server(1, Some(owner.address));
     follower.begin();
     let cluster = Cluster {
+        paths: vec![path.clone()],
         servers: vec![owner, follower],
         folder,
     };

@@ -1,8 +1,11 @@
 //! The map that a server goes by now: where it comes from, and when another takes its place.
 //!
 //! - I1: a map takes the place of another only if its version is greater, unless it is forced.
-//! - I2: a map that clients have pushed is in the file, if there is one, before it counts.
+//! - I2: a map that clients have pushed is in the file, if there is one, before it counts; also one
+//!   that gives slots away.
+//! - I3: slots are held for one server at most, and are given away only while they are held.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::map::{ClusterMap, MAP_BYTES_MAX};
-use super::view::View;
+use super::slot_set::SlotSet;
+use super::view::{Held, View};
 use crate::replaced_file;
 
 /// Rights of a file that is new, less those that the process leaves out.
@@ -28,6 +32,8 @@ pub(crate) struct CurrentMap {
     view: Mutex<Arc<View>>,
     /// What the file was when it was read last. It is locked while a map is stored or read.
     seen: Mutex<Option<Seen>>,
+    /// The tickets up to which servers have taken their questions for slots back, by their IDs.
+    kept: Mutex<BTreeMap<String, u64>>,
     file: Option<PathBuf>,
     /// Where clients reach this server, as a map has it.
     host: String,
@@ -43,6 +49,9 @@ pub(crate) enum MapError {
     /// Its version is not greater than that of the present one.
     #[error("version {version} is not greater than {present}")]
     Older { version: u64, present: u64 },
+    /// Slots are not given away, or are no more.
+    #[error("{0}")]
+    NotHeld(String),
     /// The file cannot be read or written.
     #[error("{path}: {error}")]
     File { path: String, error: io::Error },
@@ -70,6 +79,7 @@ impl CurrentMap {
             generation: AtomicU64::new(1),
             view: Mutex::new(Arc::new(view)),
             seen: Mutex::new(seen),
+            kept: Mutex::default(),
             file,
             host,
             port,
@@ -88,17 +98,131 @@ impl CurrentMap {
     }
 
     /// Has a view be made of the present one.
-    fn replace(&self, change: impl FnOnce(&View) -> (ClusterMap, Option<String>)) {
+    fn replace(&self, change: impl FnOnce(&View) -> (ClusterMap, Option<String>, Option<Held>)) {
         let mut view = self.lock();
-        let (map, id) = change(&view);
-        *view = Arc::new(View::new(map, id, (&self.host, self.port)));
+        let (map, id, held) = change(&view);
+        let mut changed = View::new(map, id, (&self.host, self.port));
+        changed.held = held;
+        *view = Arc::new(changed);
         // ORDERING: release; pairs with the acquire in `CoreView::renewed`.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// Has this server be the member of an ID.
     pub(crate) fn set_id(&self, id: &str) {
-        self.replace(|view| (view.map.clone(), Some(id.to_ascii_lowercase())));
+        self.replace(|view| {
+            let id = Some(id.to_ascii_lowercase());
+            (view.map.clone(), id, view.held.clone())
+        });
+    }
+
+    /// Has commands of slots wait, since these are to be the server's of an ID. False if others do.
+    pub(crate) fn hold(&self, slots: &Arc<SlotSet>, to: &str) -> bool {
+        let mut is_held = false;
+        self.replace(|view| {
+            let held = view.held.clone().unwrap_or_else(|| {
+                is_held = true;
+                Held {
+                    slots: Arc::clone(slots),
+                    to: to.to_owned(),
+                }
+            });
+            (view.map.clone(), view.id.clone(), Some(held))
+        });
+        is_held
+    }
+
+    /// Has them go on, if they wait for this server.
+    pub(crate) fn release(&self, to: &str) {
+        self.replace(|view| {
+            let held = view.held.clone().filter(|held| held.to != to);
+            (view.map.clone(), view.id.clone(), held)
+        });
+    }
+
+    /// Has commands of slots wait, since these are to be the server's of an ID, which asks by a
+    /// ticket.
+    ///
+    /// # Errors
+    /// Others wait, or the server has taken the question back.
+    pub(crate) fn hold_for(
+        &self,
+        slots: &Arc<SlotSet>,
+        (to, ticket): (&str, u64),
+    ) -> Result<(), MapError> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.get(to).is_some_and(|kept| ticket <= *kept) {
+            let text = "the question was taken back";
+            return Err(MapError::NotHeld(text.to_owned()));
+        }
+        self.hold(slots, to).then_some(()).ok_or_else(|| {
+            let text = "other slots change their owner at present: try again";
+            MapError::NotHeld(text.to_owned())
+        })
+    }
+
+    /// Gives no slots to the server of an ID for its questions up to a ticket; returns the map.
+    pub(crate) fn keep(&self, to: &str, ticket: u64) -> ClusterMap {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, view) = self.now();
+        // As many as there are members, whoever asks.
+        kept.retain(|id, _| view.map.place_of(id).is_some());
+        kept.insert(to.to_owned(), ticket);
+        drop(kept);
+        // One that is being carried out has the map stored, or finds them held no more.
+        let _storing = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.release(to);
+        self.now().1.map.clone()
+    }
+
+    /// Gives the slots that are held for a server to it, if the map is still of a version. It may
+    /// take as long as the disk does.
+    ///
+    /// # Errors
+    /// They are not held for it, the map is another one, or the new one cannot be stored.
+    pub(crate) fn give_away(&self, to: &str, version: u64) -> Result<ClusterMap, MapError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, present) = self.now();
+        let not_held = |text: &str| MapError::NotHeld(text.to_owned());
+        let held = present.held.as_ref().filter(|held| held.to == to);
+        let held = held.ok_or_else(|| not_held("the slots are not held for it any more"))?;
+        if present.map.version != version {
+            return Err(not_held("the map has changed meanwhile"));
+        }
+        let place = present.map.place_of(to);
+        let map = place.ok_or_else(|| "it is not in the map".to_owned());
+        let map = map.and_then(|place| present.map.moved(&held.slots, place));
+        let map = map.map_err(MapError::NotHeld)?;
+        self.store(&map, &mut seen)?;
+        self.replace(|view| (map.clone(), view.id.clone(), None));
+        drop(seen);
+        tracing::info!(version = map.version, to, slots = %held.slots, "slots are another server's now");
+        Ok(map)
+    }
+
+    /// Takes the map by which another server has given slots to this one; they are held until
+    /// [`CurrentMap::release`]. If it cannot be stored it counts all the same: the other one serves them no more.
+    pub(crate) fn receive(&self, map: ClusterMap) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, present) = self.now();
+        let version = map.version;
+        if version > present.map.version {
+            if let Err(error) = self.store(&map, &mut seen) {
+                tracing::error!(%error, "the map that gives slots to this server is not stored: push it again before a restart");
+            }
+            self.replace(|view| (map, view.id.clone(), view.held.clone()));
+            tracing::info!(version, "slots are this server's now");
+        }
+    }
+
+    /// Writes a map into the file, if there is one.
+    fn store(&self, map: &ClusterMap, seen: &mut Option<Seen>) -> Result<(), MapError> {
+        if let Some(path) = &self.file {
+            let failed = |error| file_error(path, error);
+            write_file(path, &map.to_string()).map_err(failed)?;
+            *seen = fs::metadata(path).ok().as_ref().map(seen_of);
+        }
+        Ok(())
     }
 
     /// Takes a map that a client has pushed, and stores it. It may take as long as the disk does.
@@ -110,7 +234,7 @@ impl CurrentMap {
         let (_, present) = self.now();
         if !is_forced && map.version <= present.map.version {
             // The client repeats what it has sent before, as its answer may be lost.
-            if map == present.map {
+            if map.is_like(&present.map) {
                 return Ok(());
             }
             return Err(MapError::Older {
@@ -118,13 +242,9 @@ impl CurrentMap {
                 present: present.map.version,
             });
         }
-        if let Some(path) = &self.file {
-            let failed = |error| file_error(path, error);
-            write_file(path, &map.to_string()).map_err(failed)?;
-            *seen = fs::metadata(path).ok().as_ref().map(seen_of);
-        }
+        self.store(&map, &mut seen)?;
         let version = map.version;
-        self.replace(|view| (map, view.id.clone()));
+        self.replace(|view| (map, view.id.clone(), view.held.clone()));
         drop(seen);
         tracing::info!(version, "the map of the cluster was pushed");
         Ok(())
@@ -153,14 +273,14 @@ impl CurrentMap {
         let map = ClusterMap::parse(&text).map_err(MapError::Malformed)?;
         let (_, present) = self.now();
         let (version, present) = (map.version, &present.map);
-        if map == *present {
+        if map.is_like(present) {
             return Ok(None);
         }
         if version <= present.version {
             let present = present.version;
             return Err(MapError::Older { version, present });
         }
-        self.replace(|view| (map, view.id.clone()));
+        self.replace(|view| (map, view.id.clone(), view.held.clone()));
         Ok(Some(version))
     }
 }
@@ -177,6 +297,11 @@ impl CoreView {
     pub(crate) fn new(current: &CurrentMap) -> Self {
         let (generation, view) = current.now();
         Self { generation, view }
+    }
+
+    /// Rises with each view.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The view of now. Cost while it stays: a read of a word that all cores share.

@@ -16,7 +16,8 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::slot::SLOTS;
+use super::slot::{SLOTS, parse_range, repeated};
+use super::slot_set::SlotSet;
 
 /// Servers of a cluster, at most.
 pub const MEMBERS_MAX: usize = 1000;
@@ -30,8 +31,6 @@ const HOST_BYTES_MAX: usize = 253;
 const NONE: u16 = u16::MAX;
 
 const _: () = assert!(MEMBERS_MAX < NONE as usize);
-/// Characters of a word that an error repeats.
-const REPEATED_MAX: usize = 64;
 
 // A map of as many servers, whose slots are all named one by one, is within the limit.
 const _: () = assert!(
@@ -66,11 +65,6 @@ pub struct ClusterMap {
 #[must_use]
 pub fn is_member_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// A word as an error repeats it.
-fn repeated(word: &str) -> String {
-    word.chars().take(REPEATED_MAX).collect()
 }
 
 impl ClusterMap {
@@ -198,18 +192,8 @@ impl ClusterMap {
             if !is_master {
                 return Err("a slave owns no slots".to_owned());
             }
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let bound = |text: &str| text.parse::<usize>().ok().filter(|slot| *slot < SLOTS);
-            let bounds = bound(first)
-                .zip(bound(last))
-                .filter(|(first, last)| first <= last);
-            let (first, last) = bounds.ok_or_else(|| {
-                let range = repeated(range);
-                format!(
-                    "'{range}' must be a slot or FIRST-LAST of 0 to {}",
-                    SLOTS - 1
-                )
-            })?;
+            let (first, last) = parse_range(range)?;
+            let (first, last) = (usize::from(first), usize::from(last));
             for (slot, owner) in (first..).zip(&mut self.owners[first..=last]) {
                 if std::mem::replace(owner, place) != NONE {
                     return Err(format!("slot {slot} has an owner already"));
@@ -272,6 +256,54 @@ impl ClusterMap {
         members
             .filter(move |(_, member)| member.source.is_some() && member.source.as_ref() == id)
             .map(|(place, _)| place)
+    }
+
+    /// The slots of the owner at a place.
+    #[must_use]
+    pub fn slots_of(&self, place: usize) -> SlotSet {
+        let mut slots = SlotSet::new();
+        for (slot, owner) in (0..).zip(&self.owners) {
+            if usize::from(*owner) == place && *owner != NONE {
+                slots.insert(slot);
+            }
+        }
+        slots
+    }
+
+    /// The map of the next version, in which the master at a place owns some slots.
+    ///
+    /// # Errors
+    /// There is no such master.
+    pub fn moved(&self, slots: &SlotSet, to: usize) -> Result<Self, String> {
+        let master = self.members.get(to).filter(|one| one.source.is_none());
+        let owner = master.and_then(|_| u16::try_from(to).ok());
+        let owner = owner.ok_or("slots are moved to a master of the map")?;
+        let mut map = self.clone();
+        map.version += 1;
+        for slot in slots.iter() {
+            map.owners[usize::from(slot)] = owner;
+        }
+        Ok(map)
+    }
+
+    /// True if both say the same, whatever the order of their lines is.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let owners = |map: &Self| {
+            let ids = map.members.iter().map(|member| member.id.clone());
+            let ids: Vec<_> = ids.collect();
+            let ranges = map.ranges();
+            let ranges = ranges.map(|(first, last, owner)| (first, last, ids[owner].clone()));
+            ranges.collect::<Vec<_>>()
+        };
+        let members = |map: &Self| {
+            let mut members = map.members.clone();
+            members.sort_by(|one, other| one.id.cmp(&other.id));
+            members
+        };
+        self.version == other.version
+            && members(self) == members(other)
+            && owners(self) == owners(other)
     }
 
     /// Slots that have an owner.

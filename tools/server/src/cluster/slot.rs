@@ -5,6 +5,9 @@
 /// Slots of a cluster.
 pub const SLOTS: usize = 16_384;
 
+/// Characters of a word that an error repeats.
+const REPEATED_MAX: usize = 64;
+
 /// The bits of a slot.
 const SLOT_MASK: u16 = 0x3fff;
 
@@ -47,6 +50,32 @@ fn tag(key: &[u8]) -> &[u8] {
         Some(bytes @ 1..) => &behind[..bytes],
         _ => key,
     }
+}
+
+/// A word as an error repeats it.
+pub(super) fn repeated(word: &str) -> String {
+    word.chars().take(REPEATED_MAX).collect()
+}
+
+/// The first and the last slot of `FIRST-LAST`, or of one slot alone.
+///
+/// # Errors
+/// It is no range of slots.
+pub(super) fn parse_range(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let bound = |text: &str| {
+        let slot = text.parse::<u16>().ok();
+        slot.filter(|slot| usize::from(*slot) < SLOTS)
+    };
+    let bounds = bound(first).zip(bound(last));
+    let bounds = bounds.filter(|(first, last)| first <= last);
+    bounds.ok_or_else(|| {
+        format!(
+            "'{}' must be a slot or FIRST-LAST of 0 to {}",
+            repeated(text),
+            SLOTS - 1
+        )
+    })
 }
 
 /// The slot of a key.

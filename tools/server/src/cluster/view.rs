@@ -1,6 +1,17 @@
 //! The map of a cluster as one of its servers sees it: which slots it serves.
 
+use std::sync::Arc;
+
 use super::map::{ClusterMap, Member};
+use super::slot_set::SlotSet;
+
+/// Slots whose commands wait until their owner is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    pub(crate) slots: Arc<SlotSet>,
+    /// The ID of the server that is to own them.
+    pub(crate) to: String,
+}
 
 /// A map, and which of its members this server is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +23,8 @@ pub(crate) struct View {
     pub(crate) own: Option<usize>,
     /// The place of the member that it follows, if it follows one.
     source: Option<usize>,
+    /// Slots that change their owner right now.
+    pub(crate) held: Option<Held>,
 }
 
 /// How a command uses its keys, and what its client has said.
@@ -45,7 +58,28 @@ impl View {
             id,
             own,
             source,
+            held: None,
         }
+    }
+
+    /// True if commands of a slot wait until its owner is known.
+    #[inline]
+    pub(crate) fn holds(&self, slot: u16) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| held.slots.contains(slot))
+    }
+
+    /// Whom a client is to ask for a slot that is not served here, or is not for long.
+    pub(crate) fn next_owner(&self, slot: u16) -> Option<&Member> {
+        let held = self.held.as_ref().filter(|held| held.slots.contains(slot));
+        let place = match held {
+            Some(held) => self.map.place_of(&held.to),
+            None => self
+                .map
+                .owner(slot)
+                .filter(|owner| Some(*owner) != self.own),
+        };
+        self.map.members.get(place?)
     }
 
     /// The member that this server is, if it is one.

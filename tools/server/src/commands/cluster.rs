@@ -13,7 +13,7 @@ use super::arguments::{integer, is_option};
 use super::beside::beside;
 use super::command::{Command, Subcommand};
 use super::key_walk::{Names, Walk};
-use super::{Call, Flow, Refusal, subcommand};
+use super::{Call, Flow, Refusal, slot_moves, subcommand};
 use crate::cluster::{ClusterMap, MapError, SLOTS, View, is_member_id, slot_of};
 use crate::resp::Writer;
 use crate::steps;
@@ -62,6 +62,13 @@ pub(super) const CLUSTER: &[Subcommand] = &[
 
 /// What `CLUSTERX` does.
 pub(super) const CLUSTERX: &[Subcommand] = &[
+    Subcommand::new("cancel", 2, slot_moves::cancel),
+    Subcommand::new("forget", 3, slot_moves::forget),
+    Subcommand::new("handover", 6, slot_moves::hand_over),
+    Subcommand::new("import", 4, slot_moves::begin),
+    Subcommand::new("imports", 2, slot_moves::describe),
+    Subcommand::new("keep", 4, slot_moves::keep),
+    Subcommand::new("map", 2, slot_moves::map),
     Subcommand::new("setnodeid", 3, set_node_id),
     Subcommand::new("setnodes", -4, set_nodes),
     Subcommand::new("version", 2, version),
@@ -446,6 +453,7 @@ fn set_nodes(call: &mut Call<'_>) -> Result {
     let text = std::str::from_utf8(text).map_err(|_| malformed("it is not UTF-8"))?;
     let map = ClusterMap::parse_nodes(version, text).map_err(|error| malformed(&error))?;
     let shared = Arc::clone(&call.serving.shared);
+    let of_all = Arc::clone(&shared);
     Ok(call.task(move |core: Core, output, protocol| async move {
         // It is stored first, which takes as long as the disk does.
         let pushed = beside(&core, "farcore-map-file", move || {
@@ -456,7 +464,10 @@ fn set_nodes(call: &mut Call<'_>) -> Result {
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match pushed {
-                Some(Ok(())) => writer.simple("OK"),
+                Some(Ok(())) => {
+                    of_all.end_moved_waits();
+                    writer.simple("OK");
+                }
                 Some(Err(error @ MapError::Older { .. })) => {
                     writer.error(&format!("ERR Invalid cluster version: {error}"));
                 }

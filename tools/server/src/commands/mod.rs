@@ -66,6 +66,7 @@ mod server;
 mod set_algebra;
 mod sets;
 mod slot_check;
+mod slot_moves;
 mod slowlog;
 mod sort_elements;
 mod sort_values;

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::arguments::{integer, is_option};
 use super::{Call, Flow, Refusal, SYNTAX, dump};
+use crate::cluster::{SlotSet, is_member_id};
 use crate::cores::answers::CoreAnswers;
 use crate::cores::message::ArrivalKind;
 use crate::options::SourceAddress;
 use crate::replication::history::StreamId;
 use crate::replication::link;
-use crate::replication::replicas::port::{NewReplica, Wish};
+use crate::replication::replicas::port::{Awaited, Importer, NewReplica, Wish};
 use crate::replication::replicas::publisher;
 use crate::replication::wire::Wire;
 use crate::resp::Writer;
@@ -112,6 +113,8 @@ pub(super) fn replconf(call: &mut Call<'_>) -> Result {
             said.takes_marks |= is_option(value, "eof");
         } else if is_option(option, "rdb-only") {
             said.wants_data_only = integer(value)? != 0;
+        } else if is_option(option, "farcore-import") {
+            said.import = Some(importer(value)?);
         } else if is_option(option, "ack") || is_option(option, "getack") {
             // Only a replica that is served says so, and not here.
             return Ok(Flow::Done);
@@ -123,6 +126,20 @@ pub(super) fn replconf(call: &mut Call<'_>) -> Result {
         }
     }
     Ok(call.ok())
+}
+
+/// Who wants the keys of which slots: `ID SLOTS`.
+fn importer(value: &[u8]) -> std::result::Result<Importer, Refusal> {
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    let (id, slots) = text.split_once(' ').unwrap_or((text, ""));
+    if !is_member_id(id) {
+        return Err("ERR the ID must be 40 hexadecimal digits".into());
+    }
+    let slots = SlotSet::parse(slots).map_err(|error| Refusal(format!("ERR {error}")))?;
+    Ok(Importer {
+        id: id.to_ascii_lowercase(),
+        slots: Arc::new(slots),
+    })
 }
 
 pub(super) fn psync(call: &mut Call<'_>) -> Result {
@@ -184,7 +201,8 @@ pub(super) fn wait(call: &mut Call<'_>) -> Result {
         let count = match publisher::start(&shared) {
             Ok(()) => {
                 let mut answers = CoreAnswers::new();
-                publisher::wait(&shared, (replicas, until), answers.expect());
+                let whom = Awaited::Replicas(replicas);
+                publisher::wait(&shared, (whom, until), answers.expect());
                 loop {
                     if let Some(count) = answers.take_one() {
                         break count.unwrap_or(0);

@@ -3,7 +3,9 @@
 //! - I1: a command that runs has keys of one slot, which this server serves by the map that it had
 //!   when the command was admitted. One that has begun goes on, also under another map.
 //! - I2: what the server itself sends, as the changes of its source, is refused nothing.
-//! - I3: keys of many arguments are looked at in pieces, each once.
+//! - I3: a command of a slot that changes its owner waits until this is known. One that has begun
+//!   before is waited for (`turn/draining.rs`).
+//! - I4: keys of many arguments are looked at in pieces, each once.
 
 use super::command::{Command, MoreKeys};
 use super::flow::Refusal;
@@ -17,6 +19,9 @@ use crate::steps;
 
 /// Arguments that are looked at at once.
 const ARGUMENTS_A_PIECE: usize = 16 * steps::PIECE;
+
+/// Commands without keys that may change those of any slot.
+const OF_ALL_SLOTS: &[&str] = &["eval", "evalsha", "flushall", "flushdb"];
 
 /// Why keys of several slots are refused; as Redis.
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -48,6 +53,12 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
     if has_begun || connection.is_executing() || connection.is_inner() {
         return Ok(true);
     }
+    if connection.in_cluster.is_draining {
+        if connection.has_begun() {
+            return Ok(false);
+        }
+        connection.in_cluster.is_draining = false;
+    }
     let slots = if command.name == "exec" {
         let queue = connection.queue().filter(|queue| !queue.is_aborted);
         queue.map_or(Slots::None, |queue| queue.slots)
@@ -60,10 +71,22 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
         }
     };
     let slot = match slots {
-        Slots::None => return Ok(true),
+        Slots::None => {
+            let is_held = OF_ALL_SLOTS.contains(&command.name)
+                && (call.serving.cluster_view()).is_some_and(|view| view.held.is_some());
+            if is_held {
+                call.serving.pause(call.number, call.connection);
+            }
+            return Ok(!is_held);
+        }
         Slots::Several => return Err(CROSSING.into()),
         Slots::One(slot) => slot,
     };
+    let view = call.serving.cluster_view();
+    if view.is_some_and(|view| view.holds(slot)) {
+        call.serving.pause(call.number, call.connection);
+        return Ok(false);
+    }
     let slot_use = SlotUse {
         writes: transactions::would_write(call, command),
         is_read_only: call.connection.in_cluster.is_read_only,

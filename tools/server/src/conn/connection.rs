@@ -140,6 +140,8 @@ pub(crate) type ScriptLookup = (u64, CoreAnswers<Option<Arc<Script>>>);
 pub(crate) struct InCluster {
     /// It has sent `READONLY`: it also reads what the server has of others' slots.
     pub(crate) is_read_only: bool,
+    /// Something of it had begun when slots were held: its next command waits until nothing has.
+    pub(crate) is_draining: bool,
     /// How many arguments of the command that goes on later had their slots looked at, and the slot
     /// of the keys among them.
     pub(crate) slots_looked: Option<(usize, Option<u16>)>,

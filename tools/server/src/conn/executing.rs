@@ -81,6 +81,18 @@ impl Connection {
         matches!(phase, Some(Phase::Replaying(..)))
     }
 
+    /// True if something of it has begun and has not ended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.outstanding > 0
+            || !self.pending.is_empty()
+            || self.is_blocked
+            || self.is_executing()
+            || self.script.is_some()
+            || self.sent_parts.is_some()
+            || self.stored_keys.has_begun()
+            || self.stream.is_some()
+    }
+
     /// Has the transaction go on without its client: nothing is received or sent any more.
     pub(crate) fn orphan(&mut self) {
         self.is_orphan = true;

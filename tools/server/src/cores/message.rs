@@ -78,6 +78,9 @@ pub(crate) enum Message {
     EndSilent { start: usize },
     /// End the waits of clients for keys, from a number of a connection on; some a turn.
     EndWaits { start: usize },
+    /// End the waits for keys whose slots have another owner, or soon have, from a number of a
+    /// connection on; some a turn.
+    EndMovedWaits { start: usize },
     /// Hand a message of a channel to the subscribers, and answer how many have it.
     Publish(Arc<Publication>, Answers<usize>),
     /// Deliver the events of keys that the port has.
@@ -117,6 +120,8 @@ pub(crate) enum Message {
 /// be long a core answers a page a turn.
 #[derive(Debug)]
 pub(crate) enum Question {
+    /// Has all ended that has begun by now?
+    Drained(Answers<()>),
     /// How often each error was replied?
     Failures(Answers<Failures>),
     /// Count errors anew, and the steps of the longest turn.

@@ -4,6 +4,7 @@
 //! A message is data: what a core does about it stands in `turn/messages.rs`.
 
 pub(crate) mod answers;
+pub(crate) mod drain;
 pub(crate) mod held_arrivals;
 pub(crate) mod message;
 pub(crate) mod open_clients;

@@ -331,6 +331,7 @@ impl Shared {
             Ok(None) => {}
             Ok(Some(version)) => {
                 tracing::info!(version, "the map of the cluster was read anew");
+                self.end_moved_waits();
                 if cluster.now().1.own.is_none() {
                     tracing::warn!("this server is not in the map of the cluster");
                 }
@@ -338,6 +339,13 @@ impl Shared {
             Err(error) => {
                 tracing::warn!(%error, "the map of the cluster is not taken: the last one holds");
             }
+        }
+    }
+
+    /// Has clients wait no more for keys that have another owner, or soon have.
+    pub(crate) fn end_moved_waits(&self) {
+        for core in &self.cores {
+            core.send(Message::EndMovedWaits { start: 0 });
         }
     }
 

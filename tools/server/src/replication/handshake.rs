@@ -14,12 +14,8 @@ pub(super) enum Begin {
     Partial { id: Option<StreamId> },
 }
 
-/// Greets a source, and has it begin.
-pub(super) fn greet(
-    source: &mut Source,
-    (settings, port): (&Settings, u16),
-    history: &History,
-) -> Result<Begin, LinkError> {
+/// Has a server know who asks.
+pub(super) fn authenticate(source: &mut Source, settings: &Settings) -> Result<(), LinkError> {
     let unanswered = LinkError::Unanswered(remedy_of_silence(source.is_encrypted()));
     let reply = match source.ask(&[b"PING"]) {
         Err(LinkError::Closed) => return Err(unanswered),
@@ -40,6 +36,23 @@ pub(super) fn greet(
         };
         if !reply.starts_with('+') {
             return Err(refused("AUTH", &reply));
+        }
+    }
+    Ok(())
+}
+
+/// Greets a source, and has it begin. `about`: what it must understand besides.
+pub(super) fn greet(
+    source: &mut Source,
+    (settings, port): (&Settings, u16),
+    history: &History,
+    about: &[&[u8]],
+) -> Result<Begin, LinkError> {
+    authenticate(source, settings)?;
+    if !about.is_empty() {
+        let reply = source.ask(about)?;
+        if !reply.starts_with('+') {
+            return Err(refused("REPLCONF", &reply));
         }
     }
     // A source that does not know these goes on without.

@@ -1,20 +1,18 @@
 //! The thread that has the link to a source: connects, loads, applies, and begins anew.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
-
 use super::error::LinkError;
 use super::handshake::{Begin, greet};
 use super::history::{History, Position, StreamId};
 use super::inlet::Inlet;
-use super::load::{End, Load};
+use super::load::Load;
 use super::replicas::publisher;
+use super::session::{ACKNOWLEDGE, Session};
 use super::settings::Settings;
 use super::source::Source;
 use super::state::{Link, Phase, State};
@@ -26,15 +24,11 @@ use crate::cores::shared::Shared;
 use crate::options::SourceAddress;
 use crate::random::Numbers;
 
-/// How often the source hears the position; as Redis.
-const ACKNOWLEDGE: Duration = Duration::from_secs(1);
 /// Pauses after a link has ended: the first one, and the longest, each more or less by a half.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MOST: Duration = Duration::from_secs(20);
 /// How often a link that applies nothing looks whether it goes on.
 const PAUSE_LOOK: Duration = Duration::from_millis(10);
-/// How long commands that were passed on may take when a link ends.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// Has the server follow a source. False if it does already. Clients that wait for keys wait no
 /// more: what comes is not theirs to take.
@@ -93,9 +87,8 @@ fn start(
         // The one before says where the stream was left.
         let _ = before.map(JoinHandle::join);
         let mut follower = Follower {
-            shared,
+            session: Session { shared, stop },
             address,
-            stop,
             pause: PAUSE_FIRST,
             numbers: Numbers::new(),
         };
@@ -109,9 +102,8 @@ fn start(
 
 /// Follows a source.
 struct Follower {
-    shared: Arc<Shared>,
+    session: Session,
     address: SourceAddress,
-    stop: Arc<Stop>,
     /// How long it waits before it connects again, about.
     pause: Duration,
     numbers: Numbers,
@@ -128,9 +120,9 @@ fn add(figure: &AtomicU64, more: u64) {
 
 impl Follower {
     fn run(&mut self) {
-        while !self.stop.is_set() {
-            let Err(error) = self.session();
-            if self.stop.is_set() {
+        while !self.session.stop.is_set() {
+            let Err(error) = self.follow_once();
+            if self.session.stop.is_set() {
                 return;
             }
             let text = error.to_string();
@@ -144,8 +136,8 @@ impl Follower {
             let pause = self.pause / 2 + Duration::from_millis(jitter as u64);
             self.pause = (self.pause * 2).min(PAUSE_MOST);
             let until = Instant::now() + pause;
-            while !self.stop.is_set() && Instant::now() < until {
-                self.stop.wait(&[], until - Instant::now());
+            while !self.session.stop.is_set() && Instant::now() < until {
+                self.session.stop.wait(&[], until - Instant::now());
             }
         }
     }
@@ -154,7 +146,7 @@ impl Follower {
     fn change(&self, change: impl FnOnce(&mut Link)) {
         self.change_state(|state| {
             let link = state.link.as_mut();
-            let link = link.filter(|link| Arc::ptr_eq(&link.stop, &self.stop));
+            let link = link.filter(|link| Arc::ptr_eq(&link.stop, &self.session.stop));
             if let Some(link) = link {
                 change(link);
             }
@@ -162,8 +154,8 @@ impl Follower {
     }
 
     fn change_state(&self, change: impl FnOnce(&mut State)) {
-        let refusals = &self.shared.saving.refusals;
-        self.shared.replication.change(refusals, change);
+        let refusals = &self.session.shared.saving.refusals;
+        self.session.shared.replication.change(refusals, change);
     }
 
     fn note_phase(&self, phase: Phase) {
@@ -179,15 +171,15 @@ impl Follower {
     }
 
     fn history(&self) -> History {
-        self.shared.replication.state().history
+        self.session.shared.replication.state().history
     }
 
     fn settings(&self) -> Settings {
-        self.shared.replication.state().settings.clone()
+        self.session.shared.replication.state().settings.clone()
     }
 
     /// Follows the source until the link ends.
-    fn session(&mut self) -> Result<std::convert::Infallible, LinkError> {
+    fn follow_once(&mut self) -> Result<std::convert::Infallible, LinkError> {
         let ended = self.connected_session();
         self.note_phase(Phase::Down);
         ended
@@ -197,27 +189,25 @@ impl Follower {
         let settings = self.settings();
         self.note_phase(Phase::Connecting);
         let host = (&self.address.host[..], self.address.port);
-        let tls = self.shared.source_tls.as_ref();
-        let config = tls.map(|(config, _)| config);
-        let mut source = Source::connect(host, config, settings.timeout(), &self.stop)?;
+        let mut source = self.session.connect(host, settings.timeout())?;
         self.note_phase(Phase::Handshake);
-        let port = tls.map_or(self.shared.port, |(_, port)| *port);
-        match greet(&mut source, (&settings, port), &self.history())? {
+        let port = self.session.own_port();
+        match greet(&mut source, (&settings, port), &self.history(), &[])? {
             Begin::Full { id, offset } => {
                 self.note_phase(Phase::Sync);
                 tracing::info!(source = %self.address, "the source sends all of its data");
-                let mut inlet = Inlet::open(&self.shared, source.address()?)?;
+                let mut inlet = Inlet::open(&self.session.shared, source.address()?)?;
                 let position = self.load(&mut source, &mut inlet, (id, offset))?;
                 self.apply(&mut source, inlet, position)
             }
             Begin::Partial { id } => {
-                add(&self.shared.replication.figures.partial_syncs, 1);
+                add(&self.session.shared.replication.figures.partial_syncs, 1);
                 tracing::info!(source = %self.address, "the source goes on where the link was cut");
                 if let Some(id) = id {
                     self.change_state(|state| state.history.rename(id));
                 }
                 let position = self.history().position;
-                let inlet = Inlet::open(&self.shared, source.address()?)?;
+                let inlet = Inlet::open(&self.session.shared, source.address()?)?;
                 self.apply(&mut source, inlet, position)
             }
         }
@@ -231,15 +221,23 @@ impl Follower {
         inlet: &mut Inlet,
         (id, offset): (StreamId, u64),
     ) -> Result<Position, LinkError> {
-        let figures = &self.shared.replication.figures;
+        let figures = &self.session.shared.replication.figures;
         set(&figures.loaded_bytes, 0);
-        let end = self.data_end(source)?;
+        let end = self.session.data_end(source)?;
+        let note = |load: &Load| {
+            set(&figures.total_bytes, load.total_bytes().unwrap_or(0));
+            set(&figures.loaded_bytes, load.read_bytes());
+            set(&figures.heard_ms, farcore_tuning::system_ms());
+        };
         self.change_state(|state| {
             state.is_partial = true;
             state.history.is_resumable = false;
         });
         inlet.out.add(&[b"FLUSHALL"]);
-        let database = match self.load_file(source, inlet, Load::new(end)) {
+        let database = match self
+            .session
+            .load_file((source, inlet), Load::new(end), note)
+        {
             Ok(database) => database,
             Err(error) => {
                 self.empty(&error);
@@ -261,115 +259,18 @@ impl Follower {
         Ok(position)
     }
 
-    /// Waits for the line before the data, which comes once the source has made them.
-    fn data_end(&self, source: &mut Source) -> Result<End, LinkError> {
-        let mut said = Instant::now();
-        loop {
-            if let Some(end) = End::take(&mut source.input)? {
-                return Ok(end);
-            }
-            if said.elapsed() >= ACKNOWLEDGE {
-                said = Instant::now();
-                source.send_nothing();
-            }
-            source.flush()?;
-            if source.receive()? == 0 {
-                self.stop.wait(&[source.interest(true)], ACKNOWLEDGE);
-            }
-            self.check_stop()?;
-        }
-    }
-
-    /// Loads a file; returns the database that the stream begins in.
-    fn load_file(
-        &self,
-        source: &mut Source,
-        inlet: &mut Inlet,
-        mut load: Load,
-    ) -> Result<u64, LinkError> {
-        let figures = &self.shared.replication.figures;
-        set(&figures.total_bytes, load.total_bytes().unwrap_or(0));
-        let (mut said, mut is_whole) = (Instant::now(), false);
-        while !is_whole || !inlet.is_idle() {
-            inlet.exchange()?;
-            if let Some((_, reply)) = inlet.take_failed().into_iter().next() {
-                return Err(LinkError::NotStored(reply));
-            }
-            let mut is_busy = false;
-            while !is_whole && !inlet.is_full() {
-                let before = (load.read_bytes(), inlet.out.commands());
-                is_whole = load.step(&mut source.input, &mut inlet.out)?;
-                set(&figures.loaded_bytes, load.read_bytes());
-                is_busy = true;
-                let has_gone_on = before != (load.read_bytes(), inlet.out.commands());
-                if is_whole || !has_gone_on && source.receive()? == 0 {
-                    is_busy = has_gone_on;
-                    break;
-                }
-            }
-            if inlet.is_full() || is_whole {
-                source.rest();
-            }
-            set(&figures.heard_ms, farcore_tuning::system_ms());
-            if said.elapsed() >= ACKNOWLEDGE {
-                said = Instant::now();
-                source.send_nothing();
-            }
-            source.flush()?;
-            self.check_stop()?;
-            if !is_busy {
-                let receives = !is_whole && !inlet.is_full();
-                let sockets = [source.interest(receives), inlet.interest()];
-                self.wait(&sockets, ACKNOWLEDGE);
-            }
-        }
-        Ok(load.database())
-    }
-
     /// Removes data that have not become complete.
     fn empty(&self, why: &LinkError) {
         tracing::warn!(source = %self.address, error = %why, "the data of the source are incomplete: all are removed");
-        let emptied = Inlet::open(&self.shared, ([0, 0, 0, 0], 0).into())
+        let emptied = Inlet::open(&self.session.shared, ([0, 0, 0, 0], 0).into())
             .map_err(LinkError::from)
             .and_then(|mut inlet| {
                 inlet.out.add(&[b"FLUSHALL"]);
-                self.drain(&mut inlet)
+                self.session.drain(&mut inlet)
             });
         if let Err(error) = emptied {
             tracing::error!(%error, "incomplete data are not removed");
         }
-    }
-
-    /// Waits until all that was passed on is replied to.
-    fn drain(&self, inlet: &mut Inlet) -> Result<(), LinkError> {
-        let until = Instant::now() + DRAIN;
-        while !inlet.is_idle() && Instant::now() < until {
-            inlet.exchange()?;
-            if !inlet.is_idle() {
-                // Not by `Stop`, which may be what ends the link.
-                let (socket, flags) = inlet.interest();
-                let mut sockets = [rustix::event::PollFd::from_borrowed_fd(socket, flags)];
-                let limit = rustix::time::Timespec::try_from(ACKNOWLEDGE).ok();
-                let _ = rustix::event::poll(&mut sockets, limit.as_ref());
-            }
-        }
-        inlet.is_idle().then_some(()).ok_or(LinkError::Inlet)
-    }
-
-    /// # Errors
-    /// The session is to end.
-    fn check_stop(&self) -> Result<(), LinkError> {
-        if self.stop.is_set() {
-            return Err(LinkError::Stopped);
-        }
-        if self.stop.take_cut() {
-            return Err(LinkError::Cut);
-        }
-        Ok(())
-    }
-
-    fn wait(&self, sockets: &[(BorrowedFd<'_>, PollFlags)], limit: Duration) {
-        self.stop.wait(sockets, limit);
     }
 
     /// Applies the stream from a position on, until the link ends.
@@ -379,7 +280,7 @@ impl Follower {
         mut inlet: Inlet,
         position: Position,
     ) -> Result<std::convert::Infallible, LinkError> {
-        let names = self.shared.streamed.clone();
+        let names = self.session.shared.streamed.clone();
         let mut stream = Stream::new(position, names, &mut inlet.out);
         self.begin_relay(position)?;
         self.note_applied(&mut stream);
@@ -387,7 +288,7 @@ impl Follower {
         let Err(mut error) = self.pass_on(source, &mut inlet, &mut stream);
         // The position is behind all that was passed on, unless a command of it fails.
         if !matches!(error, LinkError::NotApplied { .. }) {
-            let drained = self.drain(&mut inlet);
+            let drained = self.session.drain(&mut inlet);
             let settled = stream.settle(inlet.answered(), inlet.take_failed());
             error = drained.and(settled).err().unwrap_or(error);
         }
@@ -405,10 +306,10 @@ impl Follower {
         inlet: &mut Inlet,
         stream: &mut Stream,
     ) -> Result<std::convert::Infallible, LinkError> {
-        let figures = Arc::clone(&self.shared);
+        let figures = Arc::clone(&self.session.shared);
         let figures = &figures.replication.figures;
         let (mut said, mut has_failed, mut passed_over) = (None::<Instant>, false, 0);
-        let replicas = &Arc::clone(&self.shared);
+        let replicas = &Arc::clone(&self.session.shared);
         let replicas = &replicas.replication.replicas;
         loop {
             if replicas.wants_pause() {
@@ -456,29 +357,30 @@ impl Follower {
                 source.send(&[b"REPLCONF", b"ACK", offset.as_bytes()]);
             }
             source.flush()?;
-            self.check_stop()?;
+            self.session.check_stop()?;
             if !is_busy {
                 // It works: the next pause is a short one.
                 self.pause = PAUSE_FIRST;
                 let passed = said.map_or(Duration::ZERO, |said| said.elapsed());
                 let sockets = [source.interest(!inlet.is_full()), inlet.interest()];
-                self.wait(&sockets, ACKNOWLEDGE.saturating_sub(passed));
+                self.session
+                    .wait(&sockets, ACKNOWLEDGE.saturating_sub(passed));
             }
         }
     }
 
     /// Passes on what was applied to those that follow this server, now or once it leads.
     fn relay(&self, stream: &mut Stream) {
-        let replicas = &self.shared.replication.replicas;
+        let replicas = &self.session.shared.replication.replicas;
         stream.take_applied(|bytes| replicas.relay(bytes));
     }
 
     /// Has the stream of the source take the place of the server's own, once that has ended.
     fn begin_relay(&self, position: Position) -> Result<(), LinkError> {
-        let replicas = &self.shared.replication.replicas;
+        let replicas = &self.session.shared.replication.replicas;
         while replicas.is_on() {
-            self.check_stop()?;
-            self.wait(&[], PAUSE_LOOK);
+            self.session.check_stop()?;
+            self.session.wait(&[], PAUSE_LOOK);
         }
         replicas.begin_relay(position.offset);
         Ok(())
@@ -491,10 +393,10 @@ impl Follower {
         inlet: &mut Inlet,
         stream: &mut Stream,
     ) -> Result<(), LinkError> {
-        let replicas = &self.shared.replication.replicas;
-        self.drain(inlet)?;
+        let replicas = &self.session.shared.replication.replicas;
+        self.session.drain(inlet)?;
         for _ in stream.settle(inlet.answered(), inlet.take_failed())? {
-            add(&self.shared.replication.figures.failed, 1);
+            add(&self.session.shared.replication.figures.failed, 1);
         }
         self.note_applied(stream);
         replicas.note_paused(true);
@@ -507,8 +409,8 @@ impl Follower {
             }
             source.flush()?;
             source.rest();
-            self.check_stop()?;
-            self.wait(&[source.interest(false)], PAUSE_LOOK);
+            self.session.check_stop()?;
+            self.session.wait(&[source.interest(false)], PAUSE_LOOK);
         }
         Ok(())
     }
@@ -516,12 +418,12 @@ impl Follower {
     /// Notes how far the stream was applied.
     fn note_applied(&self, stream: &mut Stream) {
         self.relay(stream);
-        let figures = &self.shared.replication.figures;
+        let figures = &self.session.shared.replication.figures;
         set(&figures.read, stream.read());
         let applied = stream.applied();
         let before = figures.applied.swap(applied.offset, Ordering::Relaxed);
         if before != applied.offset {
-            self.shared.replication.state().history.position = applied;
+            self.session.shared.replication.state().history.position = applied;
         }
     }
 }

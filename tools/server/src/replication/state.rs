@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::history::{History, StreamId};
+use super::imports::Imports;
 use super::replicas::port::ReplicasPort;
 use super::settings::Settings;
 use super::stop::Stop;
@@ -91,6 +92,8 @@ pub(crate) struct Replication {
     pub(crate) figures: LinkFigures,
     /// Those that follow this server.
     pub(crate) replicas: ReplicasPort,
+    /// The slots that are brought here.
+    pub(crate) imports: Imports,
 }
 
 impl Replication {
@@ -109,6 +112,7 @@ impl Replication {
             }),
             figures: LinkFigures::default(),
             replicas: ReplicasPort::new(feed, options.backlog_bytes),
+            imports: Imports::default(),
         }
     }
 

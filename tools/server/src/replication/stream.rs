@@ -13,6 +13,7 @@ use super::handshake::shown;
 use super::history::Position;
 use super::inlet::Outgoing;
 use super::input::Input;
+use super::slot_filter::{SlotFilter, Wanted};
 use crate::databases::DATABASES;
 use crate::resp::{Arguments, Limits, Progress, parse};
 
@@ -36,6 +37,8 @@ enum Kind {
     Question,
     /// It is about what the server does not have, and no data.
     PassedOver,
+    /// It is about keys that are not wanted.
+    Foreign,
     Select(u64),
     Begin,
     End,
@@ -76,6 +79,8 @@ pub(super) struct Stream {
     /// The commands that a source may send.
     names: HashSet<&'static str>,
     pub(super) passed_over: u64,
+    /// Those that are wanted, if not all are. Nothing is relayed then.
+    filter: Option<SlotFilter>,
 }
 
 impl Stream {
@@ -103,6 +108,15 @@ impl Stream {
             asked_at: None,
             names,
             passed_over: 0,
+            filter: None,
+        }
+    }
+
+    /// Passes on only what is about keys of some slots.
+    pub(super) fn of_slots(self, filter: SlotFilter) -> Self {
+        Self {
+            filter: Some(filter),
+            ..self
         }
     }
 
@@ -189,7 +203,7 @@ impl Stream {
                 })?)
             }
             name => match std::str::from_utf8(name).is_ok_and(|name| self.names.contains(name)) {
-                true => Kind::Plain,
+                true => self.kind_of_change(name, input)?,
                 // Nothing of it is passed on, so that the position is right before it.
                 false => {
                     return Err(LinkError::Unknown {
@@ -199,6 +213,21 @@ impl Stream {
                 }
             },
         })
+    }
+
+    /// What a command is that changes keys.
+    fn kind_of_change(&self, name: &[u8], input: &[u8]) -> Result<Kind, LinkError> {
+        let Some(filter) = &self.filter else {
+            return Ok(Kind::Plain);
+        };
+        match filter.wants(name, &self.arguments, input) {
+            Wanted::Yes => Ok(Kind::Plain),
+            Wanted::No => Ok(Kind::Foreign),
+            Wanted::Unknown => Err(LinkError::Unknown {
+                command: shown(&String::from_utf8_lossy(name)),
+                reason: "it is about all keys, and some slots are brought".to_owned(),
+            }),
+        }
     }
 
     /// The bytes that were applied and not relayed.
@@ -214,18 +243,45 @@ impl Stream {
     }
 
     fn take(&mut self, kind: Kind, bytes: &[u8], out: &mut Outgoing) {
-        self.raw.extend_from_slice(bytes);
         self.read.offset += bytes.len() as u64;
+        let kind = match &mut self.filter {
+            None => {
+                self.raw.extend_from_slice(bytes);
+                kind
+            }
+            Some(filter) => match (kind, filter.begin.is_some()) {
+                // It begins with the first command of it that is wanted.
+                (Kind::Begin, _) => {
+                    filter.begin = Some(bytes.to_vec());
+                    self.is_in_transaction = true;
+                    Kind::Nothing
+                }
+                (Kind::End, true) => {
+                    filter.begin = None;
+                    self.is_in_transaction = false;
+                    Kind::Nothing
+                }
+                (Kind::Plain, true) => {
+                    let begin = filter.begin.take().unwrap_or_default();
+                    self.pass_on(&begin, "MULTI".to_owned(), None, out);
+                    kind
+                }
+                _ => kind,
+            },
+        };
         match kind {
             Kind::Begin => self.is_in_transaction = true,
             Kind::End => self.is_in_transaction = false,
             Kind::Select(database) => self.read.database = database,
             Kind::Question => self.asked_at = Some(self.read.offset),
             Kind::PassedOver => self.passed_over += 1,
-            Kind::Plain | Kind::Nothing => {}
+            Kind::Plain | Kind::Nothing | Kind::Foreign => {}
         }
         let after = (!self.is_in_transaction).then_some(self.read);
-        if matches!(kind, Kind::Nothing | Kind::Question | Kind::PassedOver) {
+        if matches!(
+            kind,
+            Kind::Nothing | Kind::Question | Kind::PassedOver | Kind::Foreign
+        ) {
             match (self.under_way.back_mut(), after) {
                 (_, None) => {}
                 (Some(last), after) => last.after = after,
@@ -233,11 +289,15 @@ impl Stream {
             }
             return;
         }
-        out.add_raw(bytes);
         let name = match self.arguments.is_empty() {
             true => String::new(),
             false => String::from_utf8_lossy(self.arguments.get(0, bytes)).into_owned(),
         };
+        self.pass_on(bytes, name, after, out);
+    }
+
+    fn pass_on(&mut self, bytes: &[u8], name: String, after: Option<Position>, out: &mut Outgoing) {
+        out.add_raw(bytes);
         self.under_way.push_back(UnderWay {
             number: out.commands(),
             name,
@@ -341,6 +401,46 @@ mod tests {
             assert_eq!(stream.applied(), end);
             assert!(stream.take_question() && !stream.take_question());
         }
+    }
+
+    #[test]
+    fn only_what_is_about_some_slots_is_passed_on() {
+        // Slots: a 15495, b 3300.
+        let filter = || SlotFilter {
+            slots: std::sync::Arc::new(crate::cluster::SlotSet::parse("3300").expect("a slot")),
+            begin: None,
+        };
+        let read = |bytes: &[u8], step: usize| -> Result<(Stream, Vec<u8>), LinkError> {
+            let (mut input, mut out) = (Input::default(), Outgoing::default());
+            let mut stream = stream(&mut out).of_slots(filter());
+            out.take();
+            for part in bytes.chunks(step) {
+                input.add(part);
+                while stream.step(&mut input, &mut out)? {}
+            }
+            Ok((stream, out.take()))
+        };
+        let all = |sent: &[&str]| sent.iter().flat_map(|one| command(one)).collect::<Vec<_>>();
+        for (sent, passed) in [
+            (&["SET a 1", "SET b 1"][..], &["SET b 1"][..]),
+            (&["MULTI", "SET a 1", "EXEC", "PING"], &[]),
+            (
+                &["MULTI", "SET a 1", "SET b 1", "INCR b", "EXEC", "INCR a"],
+                &["MULTI", "SET b 1", "INCR b", "EXEC"],
+            ),
+        ] {
+            let (sent, passed) = (all(sent), all(passed));
+            for step in 1..=sent.len() {
+                let (mut stream, out) = read(&sent, step).expect("a stream");
+                assert_eq!(out, passed, "in steps of {step}");
+                assert_eq!(stream.read(), sent.len() as u64);
+                stream.settle(5, Vec::new()).expect("none failed");
+                assert_eq!(stream.applied().offset, sent.len() as u64);
+                stream.take_applied(|_| unreachable!("nothing is relayed"));
+            }
+        }
+        assert!(read(&all(&["SET b 1", "FLUSHALL"]), 7).is_err());
+        assert!(read(&all(&["INCR"]), 7).is_err());
     }
 
     #[test]

@@ -319,6 +319,7 @@ impl Server {
         // What its source has sent is carried out by cores that serve.
         let link = self.shared.replication.cut();
         let _ = link.and_then(|link| link.thread).map(JoinHandle::join);
+        self.shared.replication.imports.stop();
         self.shared.replication.replicas.stop();
         self.shared.stop();
         if let Some(acceptor) = self.acceptor.take() {

@@ -89,6 +89,7 @@ impl Serving {
             is_busy |= self.deliveries_turn();
             is_busy |= self.send_all();
             self.sections_turn();
+            self.drain_turn();
             self.note_steps(steps::take());
             turns = turns.wrapping_add(1);
             if is_busy {
@@ -151,6 +152,7 @@ impl Serving {
             && self.parking.is_quiet()
             && self.tracking.is_quiet(&self.shared.tracking)
             && self.sections.is_empty()
+            && self.drain.is_none()
             && self.script_queues.is_empty()
             && self.native.as_ref().is_none_or(Native::is_quiet)
             // A transfer under way is not slept through.

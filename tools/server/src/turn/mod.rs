@@ -11,6 +11,7 @@ pub(crate) mod client_walks;
 pub(crate) mod closing;
 pub(crate) mod core_loop;
 pub(crate) mod delivering;
+pub(crate) mod draining;
 pub(crate) mod encrypted;
 pub(crate) mod event_sending;
 pub(crate) mod evicting;

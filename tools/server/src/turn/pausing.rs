@@ -1,8 +1,10 @@
-//! How clients wait while they are paused (`CLIENT PAUSE`): a connection whose next command waits
-//! runs nothing, and goes on when the pause has ended. The rules stand in `conn/pause.rs`.
+//! How clients wait while they are paused (`CLIENT PAUSE`), or while a slot changes its owner: a
+//! connection whose next command waits runs nothing, and goes on when the pause has ended or the
+//! view of the cluster is another one. The rules of pauses stand in `conn/pause.rs`.
 
 use std::sync::atomic::Ordering;
 
+use crate::cluster::CoreView;
 use crate::conn::connection::Connection;
 use crate::serving::Serving;
 
@@ -40,7 +42,11 @@ impl Serving {
     #[cold]
     fn end_pause(&mut self) {
         self.shared.pause.end_if_over(self.now_ms);
-        if self.shared.pause.is_on() {
+        let is_on = self.shared.pause.is_on();
+        let is_held = self.cluster_view().is_some_and(|view| view.held.is_some());
+        let generation = self.cluster.as_ref().map_or(0, CoreView::generation);
+        let before = std::mem::replace(&mut self.paused_in, (is_on, generation));
+        if (is_on || is_held) && before == self.paused_in {
             return;
         }
         for number in std::mem::take(&mut self.paused).into_values() {

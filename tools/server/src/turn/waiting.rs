@@ -67,13 +67,14 @@ impl Serving {
         let mut writer = Writer::new(&mut reply, connection.protocol);
         match end {
             WaitEnd::Timeout => writer.null_array(),
-            WaitEnd::Error | WaitEnd::Followed => {
+            WaitEnd::Error | WaitEnd::Followed | WaitEnd::Moved(_) => {
                 let text = match end {
-                    WaitEnd::Followed => FOLLOWED,
-                    _ => UNBLOCKED,
+                    WaitEnd::Followed => FOLLOWED.to_owned(),
+                    WaitEnd::Moved(slot) => self.moved_text(slot),
+                    _ => UNBLOCKED.to_owned(),
                 };
-                writer.error(text);
-                self.note_failed_call(connection.command_place, text);
+                writer.error(&text);
+                self.note_failed_call(connection.command_place, &text);
             }
         }
         connection.emit_piece(&mut reply);
@@ -254,7 +255,7 @@ impl Serving {
         }
     }
 
-    fn end_wait_of(&mut self, number: usize, end: WaitEnd) {
+    pub(super) fn end_wait_of(&mut self, number: usize, end: WaitEnd) {
         let Some(Some(connection)) = self.connections.get_mut(number) else {
             return;
         };

@@ -261,6 +261,8 @@ pub(crate) enum WaitEnd {
     Error,
     /// The server has begun to follow another one.
     Followed,
+    /// The slot of its keys has another owner, or soon has.
+    Moved(u16),
 }
 
 #[cfg(test)]

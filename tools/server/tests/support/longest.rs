@@ -388,7 +388,17 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
             of("COUNTKEYSINSLOT 0"),
             of("GETKEYSINSLOT 0 100"),
         ],
-        "clusterx" => vec![of("VERSION"), of("SETNODES x 1")],
+        "clusterx" => vec![
+            of("CANCEL"),
+            of("FORGET 0"),
+            of("HANDOVER 0 x 1 1"),
+            of("IMPORT 0 x"),
+            of("IMPORTS"),
+            of("KEEP x 1"),
+            of("MAP"),
+            of("SETNODES x 1"),
+            of("VERSION"),
+        ],
         "command" => vec![
             words("COMMAND"),
             of("DOCS"),

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod client;
+pub(crate) mod clusters;
 pub(crate) mod followers;
 pub(crate) mod history;
 pub(crate) mod long_values;

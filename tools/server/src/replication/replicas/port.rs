@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;
 
 use super::backlog::Backlog;
+use crate::cluster::SlotSet;
 use crate::cores::answers::Answers;
 use crate::replication::history::StreamId;
 use crate::replication::wire::Wire;
@@ -75,6 +76,22 @@ pub(crate) enum Wish {
     Stream(Option<StreamId>, i64),
 }
 
+/// A server of the cluster that wants the keys of some slots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Importer {
+    pub(crate) id: String,
+    pub(crate) slots: Arc<SlotSet>,
+}
+
+/// Whom a client waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Awaited {
+    /// As many replicas.
+    Replicas(usize),
+    /// The one that brings slots to the server of an ID.
+    Importer(String),
+}
+
 /// What a replica has said of itself before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
@@ -84,6 +101,8 @@ pub(crate) struct Said {
     pub(crate) takes_marks: bool,
     /// It wants nothing after the data.
     pub(crate) wants_data_only: bool,
+    /// It is a server of the cluster that wants the keys of some slots, to own them.
+    pub(crate) import: Option<Importer>,
 }
 
 /// A replica that comes.
@@ -101,10 +120,12 @@ pub(crate) enum Order {
     Serve(NewReplica),
     /// Answer how many replicas have the stream up to now, once these are enough or it is late.
     Wait {
-        replicas: usize,
+        whom: Awaited,
         until: Option<Instant>,
         answer: Answers<usize>,
     },
+    /// Serve the one no more that brings slots to the server of an ID.
+    EndImport(String, Answers<()>),
     /// The server follows none any more: the stream is of its own changes.
     Lead(Answers<()>),
     /// The server follows another one: its stream is passed on.

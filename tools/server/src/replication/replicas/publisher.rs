@@ -20,7 +20,7 @@ use farcore::Version;
 
 use super::super::source::write_command;
 use super::merge::{Merge, MergeError};
-use super::port::{NewReplica, Order, Wish};
+use super::port::{Awaited, NewReplica, Order, Wish};
 use super::reader::{Answer, ReadError, Reader};
 use super::replica::{Phase, Replica, ReplicaError};
 use super::sync::{Finished, Sync, SyncError};
@@ -82,15 +82,21 @@ pub(crate) fn serve(shared: &Arc<Shared>, replica: NewReplica) -> io::Result<()>
 /// Answers how many replicas have the stream up to now, once these are enough or it is late.
 pub(crate) fn wait(
     shared: &Shared,
-    (replicas, until): (usize, Option<Instant>),
+    (whom, until): (Awaited, Option<Instant>),
     answer: Answers<usize>,
 ) {
     let order = Order::Wait {
-        replicas,
+        whom,
         until,
         answer,
     };
     shared.replication.replicas.give(order);
+}
+
+/// Serves the one no more that brings slots to the server of an ID.
+pub(crate) fn end_import(shared: &Shared, id: &str, answer: Answers<()>) {
+    let port = &shared.replication.replicas;
+    port.give(Order::EndImport(id.to_owned(), answer));
 }
 
 /// Has the stream be of the server's own changes, if it is served.
@@ -110,7 +116,7 @@ pub(crate) fn relay(shared: &Shared) {
 /// A client that waits until replicas have the stream.
 #[derive(Debug)]
 struct Waiter {
-    replicas: usize,
+    whom: Awaited,
     until: Option<Instant>,
     stage: Stage,
     answer: Answers<usize>,
@@ -254,10 +260,20 @@ impl Publisher {
         match order {
             Order::Serve(new) => self.welcome(new),
             Order::Wait {
-                replicas,
+                whom,
                 until,
                 answer,
-            } => self.add_waiter(replicas, until, answer),
+            } => self.add_waiter(whom, until, answer),
+            Order::EndImport(id, answer) => {
+                let is_it = |one: &mut Replica| {
+                    let import = one.new.said.import.as_ref();
+                    import.is_some_and(|import| import.id == id)
+                };
+                for replica in self.replicas.extract_if(.., is_it).collect::<Vec<_>>() {
+                    self.part(replica, &ReplicaError::Done);
+                }
+                drop(answer);
+            }
             Order::Lead(answer) => {
                 // Replicas of the source before may come.
                 if self.mode != Mode::Own
@@ -615,6 +631,8 @@ impl Publisher {
             return Ok(false);
         };
         let takes_marks = first.new.said.takes_marks;
+        let import = first.new.said.import.clone();
+        let slots = import.as_ref().map(|import| Arc::clone(&import.slots));
         if self.mode == Mode::Relay {
             if !self.has_link() {
                 // As Redis.
@@ -646,9 +664,10 @@ impl Publisher {
         let (id, start) = (self.id(), self.end());
         self.writer.forget_selected();
         self.writer.disturbance = None;
-        let sync = Sync::begin(&self.shared, (id, start), !takes_marks)?;
+        let sync = Sync::begin(&self.shared, (id, start), (!takes_marks, slots))?;
         for replica in self.replicas.iter_mut().filter(waiting_ref) {
-            if replica.new.said.takes_marks != takes_marks {
+            let said = &replica.new.said;
+            if said.takes_marks != takes_marks || said.import != import {
                 continue;
             }
             // A file has one place for all who read it.
@@ -813,14 +832,14 @@ impl Publisher {
         is_busy
     }
 
-    fn add_waiter(&mut self, replicas: usize, until: Option<Instant>, answer: Answers<usize>) {
+    fn add_waiter(&mut self, whom: Awaited, until: Option<Instant>, answer: Answers<usize>) {
         let stage = match self.mode {
             // All that was answered before is noted.
             Mode::Own => Stage::Taken(self.noted()),
             Mode::Idle | Mode::Relay => Stage::Acknowledged(self.end()),
         };
         self.waiters.push(Waiter {
-            replicas,
+            whom,
             until,
             stage,
             answer,
@@ -851,11 +870,17 @@ impl Publisher {
         }
     }
 
-    /// How many replicas have the stream up to a byte.
-    fn count_with(&self, end: u64) -> usize {
+    /// How many of those that are waited for have the stream up to a byte.
+    fn count_with(&self, whom: &Awaited, end: u64) -> usize {
         let online = self.replicas.iter();
         let online = online.filter(|replica| matches!(replica.phase, Phase::Online));
-        online.filter(|replica| replica.acknowledged >= end).count()
+        let is_meant = |replica: &&Replica| match (whom, &replica.new.said.import) {
+            (Awaited::Replicas(_), None) => true,
+            (Awaited::Importer(id), Some(import)) => *id == import.id,
+            _ => false,
+        };
+        let meant = online.filter(is_meant);
+        meant.filter(|replica| replica.acknowledged >= end).count()
     }
 
     fn serve_waiters(&mut self) {
@@ -867,13 +892,17 @@ impl Publisher {
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.retain(|waiter| {
             let count = match waiter.stage {
-                Stage::Acknowledged(end) => self.count_with(end),
+                Stage::Acknowledged(end) => self.count_with(&waiter.whom, end),
                 // None that is known to have all of it.
                 Stage::Taken(_) | Stage::Written(_) => 0,
             };
             let is_late = waiter.until.is_some_and(|until| until <= now);
             let is_awaited = !matches!(waiter.stage, Stage::Acknowledged(_));
-            let is_done = is_late || !is_awaited && count >= waiter.replicas;
+            let enough = match waiter.whom {
+                Awaited::Replicas(count) => count,
+                Awaited::Importer(_) => 1,
+            };
+            let is_done = is_late || !is_awaited && count >= enough;
             if is_done {
                 waiter.answer.put(count);
             }
@@ -907,6 +936,8 @@ impl Publisher {
         let lines: Vec<_> = self
             .replicas
             .iter()
+            // Those that bring slots elsewhere are no copies.
+            .filter(|replica| replica.new.said.import.is_none())
             .map(|replica| replica.line(end))
             .collect();
         *port.lines() = lines;

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use farcore::{Cursor, Version};
 use farcore_rdb::write::{self, types};
@@ -17,6 +18,7 @@ use rustix::event::PollFlags;
 
 use super::reader::{Answer, PageKey, ReadError, Reader};
 use super::window::Window;
+use crate::cluster::{SlotSet, slot_of};
 use crate::cores::shared::Shared;
 use crate::databases::shown_key;
 use crate::figures::information::REDIS_VERSION;
@@ -65,6 +67,8 @@ pub(super) struct Sync {
     /// Where the next page begins; `None` if it is on its way, or there is none.
     next: Option<Cursor>,
     is_last: bool,
+    /// Whose keys are wanted, if not all are.
+    slots: Option<Arc<SlotSet>>,
     keys: VecDeque<PageKey>,
     file: FileWriter,
     packer: Packer,
@@ -79,11 +83,11 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Begins one, with the data of the stream up to `start`.
+    /// Begins one, with the data of the stream up to `start`: of some slots, or of all.
     pub(super) fn begin(
         shared: &Shared,
         (id, start): (StreamId, u64),
-        is_gathered: bool,
+        (is_gathered, slots): (bool, Option<Arc<SlotSet>>),
     ) -> Result<Self, SyncError> {
         let gathered = match is_gathered {
             true => Some(unnamed_file().map_err(|error| SyncError::Gather { error })?),
@@ -96,6 +100,7 @@ impl Sync {
             start,
             next: Some(Cursor::START),
             is_last: false,
+            slots,
             keys: VecDeque::new(),
             file: FileWriter::default(),
             packer: Packer::default(),
@@ -171,6 +176,11 @@ impl Sync {
                     self.is_last = next.is_none();
                     self.next = next;
                     for key in keys {
+                        let slots = self.slots.as_ref();
+                        let slot = || slot_of(shown_key(&key.key));
+                        if slots.is_some_and(|slots| !slots.contains(slot())) {
+                            continue;
+                        }
                         self.page_key(key, &number_of)?;
                     }
                 }

@@ -1,0 +1,119 @@
+//! How a core notices that all has ended that had begun before slots were held for another server.
+//!
+//! - I1: a command that is admitted after its core has begun to drain is not waited for, and is
+//!   admitted only once nothing of its connection is.
+//! - I2: a client that waits for keys of slots that are held waits no more: it is told who owns
+//!   them next.
+
+use crate::cluster::slot_of;
+use crate::conn::connection::Connection;
+use crate::cores::answers::Answers;
+use crate::cores::drain::Drain;
+use crate::cores::message::Message;
+use crate::databases::shown_key;
+use crate::serving::Serving;
+use crate::steps;
+use crate::waits::key_queues::WaitEnd;
+
+impl Serving {
+    /// Answers once all has ended that has begun by now. Commands are admitted by the view of now
+    /// from here on, as a core looks at it for each.
+    pub(super) fn begin_drain(&mut self, answer: Answers<()>) {
+        self.drain = Some(Drain {
+            next: 0,
+            open: Vec::new(),
+            answer,
+        });
+    }
+
+    /// True if a connection waits for keys of slots that are not held.
+    fn waits_elsewhere(&mut self, number: usize) -> bool {
+        let Some((slot, false)) = self.awaited_slot(number) else {
+            return false;
+        };
+        let view = self.cluster_view();
+        !view.is_some_and(|view| view.holds(slot))
+    }
+
+    /// The slot of the keys that a connection waits for, and whether it looks at them.
+    fn awaited_slot(&self, number: usize) -> Option<(u16, bool)> {
+        let connection = self.connections.get(number)?.as_ref()?;
+        let parked = connection.parked.as_ref()?;
+        let key = parked.look.wanted.keys().first()?;
+        Some((slot_of(shown_key(key)), parked.is_looking))
+    }
+
+    /// Goes on to drain. Cost while there is nothing to: a branch.
+    #[inline]
+    pub(super) fn drain_turn(&mut self) {
+        if self.drain.is_some() {
+            self.go_on_draining();
+        }
+    }
+
+    #[cold]
+    fn go_on_draining(&mut self) {
+        let Some(mut drain) = self.drain.take() else {
+            return;
+        };
+        if self.cluster_view().is_none_or(|view| view.held.is_none()) {
+            // It is over.
+            return;
+        }
+        let numbers = self.next_clients(drain.next);
+        drain.next = numbers.end;
+        for number in numbers.clone() {
+            if self.waits_elsewhere(number) {
+                continue;
+            }
+            let connection = self.connections[number].as_mut();
+            // The one that asks for the slots waits for this.
+            let asks = |one: &Connection| one.is_blocked && one.last_command == "clusterx";
+            let connection =
+                connection.filter(|one| !one.is_inner() && one.has_begun() && !asks(one));
+            if let Some(connection) = connection {
+                connection.in_cluster.is_draining = true;
+                drain.open.push((number, connection.id));
+            }
+        }
+        steps::count(drain.open.len());
+        drain.open.retain(|(number, id)| {
+            let connection = self.connections.get(*number).and_then(Option::as_ref);
+            let connection = connection.filter(|connection| connection.id == *id);
+            connection.is_some_and(|one| one.in_cluster.is_draining && one.has_begun())
+        });
+        match numbers.is_empty() && drain.open.is_empty() {
+            true => drain.answer.put(()),
+            false => self.drain = Some(drain),
+        }
+    }
+
+    /// Ends the waits for keys that are not served here, or are not for long, from a number of a
+    /// connection on; some a turn.
+    pub(super) fn end_moved_waits(&mut self, start: usize) {
+        let numbers = self.next_clients(start);
+        if !numbers.is_empty() {
+            let start = numbers.end;
+            self.shared.cores[self.place].send(Message::EndMovedWaits { start });
+        }
+        for number in numbers {
+            let Some((slot, _)) = self.awaited_slot(number) else {
+                continue;
+            };
+            let next = self.cluster_view().and_then(|view| view.next_owner(slot));
+            if next.is_some() {
+                self.end_wait_of(number, WaitEnd::Moved(slot));
+            }
+        }
+    }
+
+    /// What a client reads that waits for keys of a slot which has another owner.
+    pub(super) fn moved_text(&mut self, slot: u16) -> String {
+        let next = self.cluster_view().and_then(|view| view.next_owner(slot));
+        match next {
+            Some(member) => format!("MOVED {slot} {}:{}", member.host, member.port),
+            // It has come back meanwhile.
+            None => "TRYAGAIN the slot has changed its owner meanwhile".to_owned(),
+        }
+    }
+}
