@@ -2,6 +2,7 @@
 //! server is that is started again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::too_many_lines, reason = "a test tells one story")]
 
 mod support;
 
