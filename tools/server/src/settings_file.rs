@@ -55,7 +55,7 @@ impl SettingLine {
         let parsed = match line.starts_with('*') {
             true => Err("the name of a setting must come first"),
             false => match parse(&input, &Limits::default(), &mut arguments) {
-                Ok(Progress::Complete { .. }) if arguments.len() > 0 => Ok(()),
+                Ok(Progress::Complete { .. }) if !arguments.is_empty() => Ok(()),
                 _ => Err("the quotes are not closed, or the line is too long"),
             },
         };

@@ -7,7 +7,7 @@
 mod sealed;
 mod support;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,7 @@ use self::support::client::request;
 use self::support::followers::{
     assert_equal, draw, figure, said, wait_for, wait_for_link, write_until,
 };
+use self::support::redis::Redis;
 use self::support::{Client, Random, Reply, Served};
 
 /// A server whose links are encrypted, and which shows a certificate if it has one.
@@ -92,6 +93,54 @@ fn a_server_follows_another_one_over_encrypted_links_that_are_cut_and_is_equal_t
     });
     assert_equal(&mut here, &mut source);
     assert!(said(&mut here, "CONFIG GET tls-replication").contains("yes"));
+}
+
+/// As Redis does by default, both ends show certificates.
+#[test]
+fn redis_follows_and_is_followed_over_encrypted_links() {
+    let Some(redis) = Redis::start() else {
+        println!("no Redis 7.0.15 is installed");
+        return;
+    };
+    let files = Files::new();
+    let mut there = Client::connect(redis.address);
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = probe.local_addr().unwrap().port();
+    drop(probe);
+    let path = |name: &str| files.path(name).to_str().unwrap().to_owned();
+    let set = there.ask(&[
+        "CONFIG",
+        "SET",
+        "tls-cert-file",
+        &path("server.pem"),
+        "tls-key-file",
+        &path("server.key"),
+        "tls-ca-cert-file",
+        &path("authority.pem"),
+        "tls-port",
+        &port.to_string(),
+        "tls-replication",
+        "yes",
+    ]);
+    if set.text() != "OK" {
+        println!("this Redis has no TLS: {set}");
+        return;
+    }
+    said(&mut there, "CONFIG SET repl-diskless-sync-delay 0");
+    let served = files.serve_on(1, 64 << 20, Some("authority.pem"));
+    served.client().ask(&["SET", "k", "v"]);
+    follow(&mut there, NAME, served.server().tls_address().unwrap());
+    wait_for_link(&mut there);
+    assert_eq!(said(&mut there, "GET k"), "v");
+    assert_eq!(said(&mut there, "REPLICAOF NO ONE"), "OK");
+    let identity = (files.path("client.pem"), files.path("client.key"));
+    let followed = replica(files.path("authority.pem"), Some(identity));
+    let mut here = followed.client();
+    follow(&mut here, NAME, ([127, 0, 0, 1], port).into());
+    wait_for_link(&mut here);
+    assert_eq!(said(&mut there, "SET k w"), "OK");
+    assert_eq!(said(&mut there, "WAIT 1 60000"), "1");
+    assert_eq!(said(&mut here, "GET k"), "w");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! server is that is started again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::too_many_lines, reason = "a test tells one story")]
 
 mod support;
 
@@ -192,6 +193,19 @@ fn a_transaction_of_sentinel_is_carried_out_and_goes_before_the_source_of_the_op
     assert_eq!(source(&mut served.client()), "127.0.0.1 2");
     rewrite(&mut served.client());
     assert_eq!(folder.text(), "");
+    served.stop();
+}
+
+#[test]
+fn the_backlog_of_the_options_is_a_setting_that_goes_on() {
+    let mut served = Served::with(1, |options| {
+        options.replica.backlog_bytes = Some(3 << 20);
+    });
+    let mut client = served.client();
+    assert_eq!(figure(&mut client, "repl_backlog_size"), "3145728");
+    assert_eq!(value(&mut client, "repl-backlog-size"), "3145728");
+    assert_eq!(said(&mut client, "CONFIG SET repl-backlog-size 2mb"), "OK");
+    assert_eq!(figure(&mut client, "repl_backlog_size"), "2097152");
     served.stop();
 }
 

@@ -442,7 +442,17 @@ fn sentinel_promotes_a_replica_of_a_server_that_is_gone() {
         println!("no Redis 7.0.15 is installed");
         return;
     }
-    let mut servers: Vec<_> = (0..3).map(|_| Served::roomy(1)).collect();
+    // Each writes down whom it follows, as Sentinel has it do.
+    let folder = tempfile::tempdir().unwrap();
+    let file = |number: usize| folder.path().join(number.to_string());
+    let server = |number| {
+        std::fs::write(file(number), "").unwrap();
+        Served::with(1, |options| {
+            options.client_bytes = 256 << 20;
+            options.settings_file = Some(file(number));
+        })
+    };
+    let mut servers: Vec<_> = (0..3).map(server).collect();
     let mut clients: Vec<_> = servers.iter().map(Served::client).collect();
     let mut random = Random::new();
     fill(&mut clients[0], &mut random, 1000);
@@ -483,6 +493,11 @@ fn sentinel_promotes_a_replica_of_a_server_that_is_gone() {
         text.contains(&format!("master_port:{}", ports[leads]))
             && text.contains("master_link_status:up")
     });
+    let follows = std::fs::read_to_string(file(2 - leads)).unwrap();
+    let wanted = format!("\nreplicaof 127.0.0.1 {}\n", ports[leads]);
+    assert!(follows.contains(&wanted), "{follows}");
+    let follows = std::fs::read_to_string(file(1 + leads)).unwrap();
+    assert!(!follows.contains("replicaof"), "{follows}");
     let (mut source, mut replica) = (servers[leads].client(), servers[1 - leads].client());
     assert_eq!(
         figure(&mut source, "served_full_syncs"),

@@ -357,8 +357,8 @@ fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// What is known of keys that clients cache.
-fn tracking_stats(gathered: &Gathering<'_>, text: &mut String) {
+/// What is known of keys that clients cache, and of replicas.
+fn parts_of_stats(gathered: &Gathering<'_>, text: &mut String) {
     let tracking = &gathered.shared.tracking;
     let tracked = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
     lines(
@@ -369,14 +369,14 @@ fn tracking_stats(gathered: &Gathering<'_>, text: &mut String) {
             ("tracking_total_prefixes", tracked(&tracking.prefixes)),
         ],
     );
+    replication::information::write_stats(gathered.shared, text);
 }
 
 fn stats(gathered: &Gathering<'_>, text: &mut String) {
     let rates = &gathered.shared.rates;
     let (received, sent) = (rates.received.get(), rates.sent.get());
     let lost_keys = gathered.shared.reporter.stats().total.lost_keys;
-    let replicas = gathered.shared.replication.report().replicas;
-    tracking_stats(gathered, text);
+    parts_of_stats(gathered, text);
     lines(
         text,
         &[
@@ -416,9 +416,6 @@ fn stats(gathered: &Gathering<'_>, text: &mut String) {
                 "idle_connections_closed",
                 gathered.since(|at| at.server.idle_closed),
             ),
-            ("sync_full", replicas.full_syncs),
-            ("sync_partial_ok", replicas.partial_syncs),
-            ("sync_partial_err", replicas.refused_partial_syncs),
             ("expired_keys", gathered.since(|at| at.expired)),
             ("evicted_keys", gathered.since(|at| at.evicted)),
             ("lost_keys", lost_keys),

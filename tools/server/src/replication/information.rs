@@ -119,6 +119,18 @@ pub(crate) fn write(shared: &Shared, text: &mut String) {
     }
 }
 
+/// Writes what the section `Stats` has of replicas, as in Redis.
+pub(crate) fn write_stats(shared: &Shared, text: &mut String) {
+    let figures = &shared.replication.replicas.figures;
+    for (name, figure) in [
+        ("sync_full", &figures.full_syncs),
+        ("sync_partial_ok", &figures.partial_syncs),
+        ("sync_partial_err", &figures.partial_refused),
+    ] {
+        line(text, name, figure.load(Ordering::Relaxed));
+    }
+}
+
 /// Writes which replicas there are.
 fn write_replicas(shared: &Shared, text: &mut String) {
     let replicas = shared.replication.replicas.lines().clone();

@@ -5,7 +5,7 @@ mod upkeep;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -154,10 +154,6 @@ impl Server {
         let cluster = cluster_of(&options, address)?;
         let source_tls = options.replica.tls.as_ref().map(tls::load_client);
         let source_tls = source_tls.transpose().map_err(StartError::SourceTls)?;
-        let (path, source) = (
-            options.settings_file.clone(),
-            options.replica.source.clone(),
-        );
         let mut shared = Shared::new(
             (options, tls),
             ports?,
@@ -174,10 +170,10 @@ impl Server {
         shared.cluster = cluster;
         let port = tls_address.unwrap_or(address).port();
         shared.source_tls = source_tls.map(|config| (config, port));
-        let (shared, named) = with_settings(shared, path)?;
+        let (shared, source) = with_settings(shared)?;
         let mut server = Self {
             shared,
-            source: named.unwrap_or(source),
+            source,
             address,
             tls_address,
             native: native.addresses(),
@@ -197,20 +193,24 @@ impl Server {
             native,
             Arc::clone(&server.shared),
         )?);
-        let memory = &server.shared.client_memory;
+        server.log_start();
+        Ok(server)
+    }
+
+    fn log_start(&self) {
+        let (memory, address) = (&self.shared.client_memory, self.address);
         tracing::info!(
             bytes = memory.limit(),
             of_one_client = memory.large_limit(),
             "memory that clients of all cores share"
         );
         tracing::info!(%address, "the server accepts Redis clients");
-        if let Some(address) = tls_address {
+        if let Some(address) = self.tls_address {
             tracing::info!(%address, "the server accepts encrypted connections of Redis clients");
         }
-        for address in &server.native {
+        for address in &self.native {
             tracing::info!(address, "the server accepts native clients");
         }
-        Ok(server)
     }
 
     /// Starts the loop of each core, and waits until all serve.
@@ -354,24 +354,22 @@ fn users_of(options: &Options) -> Result<Users, StartError> {
     Ok(users)
 }
 
-/// Has the settings of a file be set, if there is one. Returns the server to follow, if the file
-/// says that.
-fn with_settings(
-    mut shared: Shared,
-    path: Option<PathBuf>,
-) -> Result<(Arc<Shared>, Option<Option<SourceAddress>>), StartError> {
-    let Some(path) = path else {
-        return Ok((Arc::new(shared), None));
+/// Has the settings of a file be set, if there is one. Returns the server to follow, by the file or
+/// else by the options.
+fn with_settings(mut shared: Shared) -> Result<(Arc<Shared>, Option<SourceAddress>), StartError> {
+    let source = shared.options.replica.source.clone();
+    let Some(path) = shared.options.settings_file.clone() else {
+        return Ok((Arc::new(shared), source));
     };
     let lines = settings_file::read(&path).map_err(StartError::Settings)?;
     let file = SettingsFile::new(path, information::settings(&shared));
     shared.settings_file = Some(file);
     let shared = Arc::new(shared);
-    let source = match &shared.settings_file {
+    let named = match &shared.settings_file {
         Some(file) => apply_file(&shared, file, &lines).map_err(StartError::Settings)?,
         None => None,
     };
-    Ok((shared, source))
+    Ok((shared, named.unwrap_or(source)))
 }
 
 /// The map of the cluster that the server is a part of.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use farcore_server::TlsOptions;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{
@@ -39,6 +39,9 @@ impl Files {
         let key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate of the same name as its authority for self-signed.
+        let name = &mut authority.distinguished_name;
+        name.push(DnType::CommonName, "authority");
         files.write("authority.pem", &authority.self_signed(&key).unwrap().pem());
         let issuer = Issuer::new(authority, key);
         for owner in ["server", "client"] {
