@@ -166,6 +166,46 @@ const ROWS: &[Row] = &[
     asked("cli scan", "cli --server SILENT --timeout 1h scan"),
     asked("cli stats", "cli --server SILENT --timeout 1h stats"),
     asked("cli ttl", "cli --server SILENT --timeout 1h ttl k"),
+    row(
+        "cluster add",
+        "cluster add --server QUIET --new QUIET",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "cluster check",
+        "cluster check FIFO",
+        When::Running,
+        End::Signal,
+    ),
+    held(
+        "cluster create",
+        "cluster create --map FOLDER/data-map --servers a:1",
+    ),
+    row(
+        "cluster move-slots",
+        "cluster move-slots --server QUIET --from QUIET --to QUIET --count 1",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "cluster remove",
+        "cluster remove --server QUIET --old QUIET",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "cluster share",
+        "cluster share --server QUIET",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "cluster show",
+        "cluster show --map FIFO",
+        When::Running,
+        End::Signal,
+    ),
     held("completions", "completions bash"),
     row(
         "console",

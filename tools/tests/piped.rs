@@ -19,11 +19,18 @@ use tempfile::TempDir;
 use self::support::{Lines, Process, Serve, closed_pipe, commands};
 
 /// Name, arguments and exit code. FILE and FOLDER are paths in an empty folder, REPORT, TRACE
-/// and DUMP are files, SERVER is the address of a server with the key `k`.
+/// MAP and DUMP are files, SERVER is the address of a server with the key `k`.
 type Row = (&'static str, &'static str, i32);
 
 /// Commands that print something and end. A file that one of them names is checked.
 const ROWS: &[Row] = &[
+    ("cluster check", "cluster check MAP", 0),
+    (
+        "cluster create",
+        "cluster create --map FILE --servers a:1",
+        0,
+    ),
+    ("cluster show", "cluster show --map MAP", 0),
     ("data check", "data check FOLDER/data", 0),
     ("data repair", "data repair FOLDER/data", 0),
     ("rdb check", "rdb check DUMP", 0),
@@ -134,7 +141,15 @@ const SERVICES: &[(&str, &str)] = &[
 ];
 
 /// `run-one` answers its parent; the others have a test of their own.
-const ELSEWHERE: [&str; 3] = ["cli", "run-one", "top"];
+const ELSEWHERE: [&str; 7] = [
+    "cli",
+    "cluster add",
+    "cluster move-slots",
+    "cluster remove",
+    "cluster share",
+    "run-one",
+    "top",
+];
 
 /// The files that the lines name, and a server.
 struct Place {
@@ -166,6 +181,8 @@ impl Place {
         // An empty file of Redis, without a checksum.
         fs::write(place.path("dump.rdb"), b"REDIS0010\xff\0\0\0\0\0\0\0\0").unwrap();
         fs::create_dir(place.path("data")).unwrap();
+        let made = place.command("cluster create --map MAP --servers a:1,b:1");
+        assert!({ made }.output().unwrap().status.success());
         fs::write(place.path("password"), "correct horse battery\n").unwrap();
         place
     }
@@ -179,6 +196,7 @@ impl Place {
         let line = line
             .replace("FILE", &self.path("file"))
             .replace("FOLDER", &self.folder.path().display().to_string())
+            .replace("MAP", &self.path("map"))
             .replace("DUMP", &self.path("dump.rdb"))
             .replace("REPORT", &self.path("report.json"))
             .replace("TRACE", &self.path("trace"))

@@ -21,7 +21,7 @@ mod native;
 mod refusal;
 mod replica;
 mod reported;
-mod secret;
+pub(crate) mod secret;
 mod sizes;
 
 use std::io::{self, Write};

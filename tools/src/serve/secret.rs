@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 ///
 /// # Errors
 /// The file cannot be read or its first line is empty.
-pub(super) fn read(flag: &str, file: &Path) -> Result<Zeroizing<String>> {
+pub(crate) fn read(flag: &str, file: &Path) -> Result<Zeroizing<String>> {
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| format!("{flag} {name}"))?;
     let text = Zeroizing::new(text);

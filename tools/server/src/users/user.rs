@@ -260,7 +260,8 @@ pub(crate) fn merged(rules: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     for (place, rule) in rules.iter().enumerate() {
         let is_closed = rule.ends_with(b")");
         match &mut open {
-            None if rule.starts_with(b"(") && !is_closed => open = Some((place, rule.clone())),
+            // One that is open is forgotten; as Redis.
+            _ if rule.starts_with(b"(") && !is_closed => open = Some((place, rule.clone())),
             None => merged.push(rule.clone()),
             Some((_, whole)) => {
                 whole.push(b' ');

@@ -1,4 +1,9 @@
-//! `farcore cluster`: maps of clusters, which `farcore serve --cluster-map` goes by.
+//! `farcore cluster`: maps of clusters, which `farcore serve --cluster-map` goes by, and the servers
+//! that do: slots are moved between them, and servers are added and removed.
+
+mod members;
+mod moves;
+mod server;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +26,14 @@ pub(crate) enum Command {
     Show(ShowArguments),
     /// Check a map. Exit code 1 if it is malformed, or slots have no owner.
     Check(CheckArguments),
+    /// Move slots with their keys from one server to another, while clients use them.
+    MoveSlots(moves::Arguments),
+    /// Give all servers the newest map that one of them has.
+    Share(moves::ShareArguments),
+    /// Add a server without slots to the map of all.
+    Add(members::AddArguments),
+    /// Remove a server without slots from the map of all.
+    Remove(members::RemoveArguments),
 }
 
 #[derive(Debug, Args)]
@@ -53,6 +66,10 @@ impl Command {
             Self::Create(_) => "cluster create",
             Self::Show(_) => "cluster show",
             Self::Check(_) => "cluster check",
+            Self::MoveSlots(_) => "cluster move-slots",
+            Self::Share(_) => "cluster share",
+            Self::Add(_) => "cluster add",
+            Self::Remove(_) => "cluster remove",
         }
     }
 }
@@ -66,6 +83,10 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode> {
         Command::Create(arguments) => create(arguments),
         Command::Show(arguments) => show(&read(&arguments.map)?),
         Command::Check(arguments) => check(&read(&arguments.file)?),
+        Command::MoveSlots(arguments) => moves::run(arguments),
+        Command::Share(arguments) => moves::share(arguments),
+        Command::Add(arguments) => members::add(arguments),
+        Command::Remove(arguments) => members::remove(arguments),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -81,14 +102,14 @@ fn random_id() -> String {
     format!("{:0HALF_DIGITS$x}{:0HALF_DIGITS$x}", half(), half())
 }
 
-fn member(address: &str) -> Result<Member> {
+fn member(flag: &str, address: &str) -> Result<Member> {
     let parts = address.rsplit_once(':').and_then(|(host, port)| {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = port.parse().ok().filter(|port| *port > 0)?;
         (!host.is_empty()).then(|| (host.to_owned(), port))
     });
     let (host, port) =
-        parts.ok_or_else(|| anyhow!("--servers {address}: give HOST:PORT, e.g. 10.0.0.1:6379"))?;
+        parts.ok_or_else(|| anyhow!("{flag} {address}: give HOST:PORT, e.g. 10.0.0.1:6379"))?;
     Ok(Member {
         id: random_id(),
         host,
@@ -104,7 +125,8 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         "--map {}: the file is there already, and its servers go by it; name another one",
         path.display()
     );
-    let members: Result<Vec<_>> = arguments.servers.iter().map(|one| member(one)).collect();
+    let members = arguments.servers.iter();
+    let members: Result<Vec<_>> = members.map(|one| member("--servers", one)).collect();
     let map = ClusterMap::even(1, members?).map_err(|error| anyhow!("--servers: {error}"))?;
     // What it says is what a server reads.
     ClusterMap::parse(&map.to_string()).map_err(|error| anyhow!("--servers: {error}"))?;
