@@ -166,13 +166,15 @@ fn hand_over(call: &mut Call<'_>, wish: Wish) -> Result {
         call.connection.replica.as_deref().cloned(),
     );
     let failed = |error| Refusal(format!("ERR a replica cannot be served: {error}"));
+    // Before the session leaves the connection: an error is replied by it.
+    publisher::start(&call.serving.shared).map_err(failed)?;
     let replica = NewReplica {
         wire: Wire::new(socket.map_err(failed)?, call.connection.tls.take()),
         peer: call.connection.peer,
         said: said.unwrap_or_default(),
         wish,
     };
-    publisher::serve(&call.serving.shared, replica).map_err(failed)?;
+    publisher::serve(&call.serving.shared, replica);
     call.connection.is_handed_over = true;
     Ok(Flow::Done)
 }

@@ -69,14 +69,9 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a replica be served.
-///
-/// # Errors
-/// Those of [`start`].
-pub(crate) fn serve(shared: &Arc<Shared>, replica: NewReplica) -> io::Result<()> {
-    start(shared)?;
+/// Has a replica be served. The thread must run.
+pub(crate) fn serve(shared: &Shared, replica: NewReplica) {
     shared.replication.replicas.give(Order::Serve(replica));
-    Ok(())
 }
 
 /// Answers how many replicas have the stream up to now, once these are enough or it is late.
