@@ -38,7 +38,7 @@ impl Follower {
         }
     }
 
-    /// Sends words about a key, to whoever has it.
+    /// Sends words about a key to its owner.
     fn ask(&mut self, key: &str, words: &[&str]) -> String {
         self.all(key, &[words]).pop().unwrap()
     }

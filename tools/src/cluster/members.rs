@@ -87,7 +87,7 @@ pub(super) fn remove(arguments: &RemoveArguments) -> Result<()> {
     );
     let old = servers.map.members[place].clone();
     let map = next(&servers.map, |lines| {
-        lines.retain(|line| !line.starts_with(&old.id))
+        lines.retain(|line| !line.starts_with(&old.id));
     })?;
     // The one that is removed tells its clients where others are, if it is there.
     if let Ok(mut server) = servers.connect(&old) {

@@ -1,5 +1,5 @@
-//! `farcore cluster`: maps of clusters, which `farcore serve --cluster-map` goes by, and the servers
-//! that do: slots are moved between them, and servers are added and removed.
+//! `farcore cluster`: maps of clusters, which `farcore serve --cluster-map` goes by, and the
+//! servers that do: slots are moved between them, and servers are added and removed.
 
 mod members;
 mod moves;

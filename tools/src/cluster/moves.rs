@@ -1,5 +1,5 @@
-//! `farcore cluster move-slots` and `share`: the new owner brings the slots, then all servers get its
-//! map.
+//! `farcore cluster move-slots` and `share`: the new owner brings the slots, then all servers get
+//! its map.
 
 use std::path::PathBuf;
 use std::thread;

@@ -165,7 +165,7 @@ impl CurrentMap {
     pub(crate) fn keep(&self, to: &str, ticket: u64) -> ClusterMap {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, view) = self.now();
-        // As many as there are members, whoever asks.
+        // As many as there are members at most.
         kept.retain(|id, _| view.map.place_of(id).is_some());
         kept.insert(to.to_owned(), ticket);
         drop(kept);
@@ -201,7 +201,8 @@ impl CurrentMap {
     }
 
     /// Takes the map by which another server has given slots to this one; they are held until
-    /// [`CurrentMap::release`]. If it cannot be stored it counts all the same: the other one serves them no more.
+    /// [`CurrentMap::release`]. If it cannot be stored it counts all the same: the other one serves
+    /// them no more.
     pub(crate) fn receive(&self, map: ClusterMap) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, present) = self.now();

@@ -1,6 +1,6 @@
 //! What a server knows of the cluster that it is a part of: the slots of keys (`slot`), which
-//! server owns which (`map`, `slot_set`), what this one serves (`view`), and how one map takes the place of
-//! another (`current`, which alone reads and writes the file).
+//! server owns which (`map`, `slot_set`), what this one serves (`view`), and how one map takes the
+//! place of another (`current`, which alone reads and writes the file).
 
 mod current;
 mod map;

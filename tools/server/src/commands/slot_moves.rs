@@ -12,7 +12,7 @@ use super::beside::beside;
 use super::{Call, Flow, Refusal};
 use crate::cluster::{ClusterMap, CurrentMap, SlotSet, is_member_id};
 use crate::cores::answers::CoreAnswers;
-use crate::cores::message::Question;
+use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::replication::imports::ImportPhase;
 use crate::replication::replicas::port::Awaited;
@@ -183,7 +183,10 @@ async fn give(
     let until = Instant::now() + HELD_FOR;
     shared.end_moved_waits();
     shared.wake_all();
-    let drained = shared.question_all(Question::Drained);
+    let mut drained = CoreAnswers::new();
+    for core in &shared.cores {
+        core.send(Message::Drain(drained.expect()));
+    }
     let mut cores = 0;
     while cores < shared.cores.len() {
         match drained.take_one() {

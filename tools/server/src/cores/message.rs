@@ -78,6 +78,8 @@ pub(crate) enum Message {
     EndSilent { start: usize },
     /// End the waits of clients for keys, from a number of a connection on; some a turn.
     EndWaits { start: usize },
+    /// Answer once all has ended that has begun by now.
+    Drain(Answers<()>),
     /// End the waits for keys whose slots have another owner, or soon have, from a number of a
     /// connection on; some a turn.
     EndMovedWaits { start: usize },
@@ -120,8 +122,6 @@ pub(crate) enum Message {
 /// be long a core answers a page a turn.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// Has all ended that has begun by now?
-    Drained(Answers<()>),
     /// How often each error was replied?
     Failures(Answers<Failures>),
     /// Count errors anew, and the steps of the longest turn.

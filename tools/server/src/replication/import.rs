@@ -189,7 +189,7 @@ impl Import {
                 tracing::error!(from = self.source.id, slots = %self.slots, error, "slots are not brought here");
             }
             _ => {
-                tracing::info!(from = self.source.id, slots = %self.slots, "slots are brought here")
+                tracing::info!(from = self.source.id, slots = %self.slots, "slots are brought here");
             }
         }
         self.note(end);
@@ -260,25 +260,7 @@ impl Import {
         match greet(&mut source, who, &self.history, &about)? {
             Begin::Full { id, offset } => {
                 self.history.is_resumable = false;
-                if std::mem::replace(&mut self.has_loaded, true) {
-                    // What has come is of another moment.
-                    self.clear()?;
-                }
-                self.note(ImportPhase::Loading);
-                let end = self.session.data_end(&mut source)?;
-                let note = |load: &Load| {
-                    self.note_state(|state| state.loaded_bytes = load.read_bytes());
-                };
-                let loaded =
-                    self.session
-                        .load_file((&mut source, &mut inlet), Load::new(end), note);
-                let database = match loaded {
-                    Ok(database) => database,
-                    Err(error) => {
-                        let _ = self.session.drain(&mut inlet);
-                        return Err(error.into());
-                    }
-                };
+                let database = self.load(&mut source, &mut inlet)?;
                 self.history = History {
                     id,
                     position: Position { offset, database },
@@ -329,6 +311,25 @@ impl Import {
         }
     }
 
+    /// Loads the keys; returns the database that their changes begin in.
+    fn load(&mut self, source: &mut Source, inlet: &mut Inlet) -> Result<u64, ImportError> {
+        if std::mem::replace(&mut self.has_loaded, true) {
+            // What has come is of another moment.
+            self.clear()?;
+        }
+        self.note(ImportPhase::Loading);
+        let end = self.session.data_end(source)?;
+        let note = |load: &Load| {
+            self.note_state(|state| state.loaded_bytes = load.read_bytes());
+        };
+        let load = Load::new(end);
+        let loaded = self.session.load_file((source, inlet), load, note);
+        if loaded.is_err() {
+            let _ = self.session.drain(inlet);
+        }
+        Ok(loaded?)
+    }
+
     /// Has commands of the slots wait here no more.
     fn release(&self) {
         if let Some(cluster) = self.cluster() {
@@ -346,7 +347,7 @@ impl Import {
         Ok(())
     }
 
-    /// Applies changes, and asks for the slots once few are missing. It ends with the answer.
+    /// Applies changes, and requests the slots once few are missing. It ends with the answer.
     fn pass_on(
         &mut self,
         source: &mut Source,
@@ -491,7 +492,7 @@ impl Import {
         })
     }
 
-    /// Has the other server not give the slots away any more, and asks for its map.
+    /// Has the other server not give the slots away any more, and reads its map.
     fn ask_map(&self) -> Result<ClusterMap, ImportError> {
         let mut asked = self.connect()?;
         authenticate(&mut asked, &self.settings())?;
@@ -510,8 +511,8 @@ impl Import {
     }
 }
 
-/// The answer of a server that was asked for its map: a bulk string, or an error. `None` if it may
-/// come.
+/// The answer of a server to a command that replies its map: a bulk string, or an error. `None` if
+/// it may come.
 fn answer_of(asked: &mut Source, since: Instant) -> Option<Answer> {
     let read = |asked: &mut Source| -> Result<Option<Answer>, LinkError> {
         asked.flush()?;

@@ -1,5 +1,5 @@
 //! What threads that read a server's data and changes have in common: they load its file, pass
-//! commands on, wait, and end when they are told to.
+//! commands on, wait, and end when they are to stop.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //!
 //! - I1: a command that is admitted after its core has begun to drain is not waited for, and is
 //!   admitted only once nothing of its connection is.
-//! - I2: a client that waits for keys of slots that are held waits no more: it is told who owns
-//!   them next.
+//! - I2: a client that waits for keys of slots that are held waits no more, and reads who owns them
+//!   next.
 
 use crate::cluster::slot_of;
 use crate::conn::connection::Connection;
@@ -67,7 +67,7 @@ impl Serving {
                 continue;
             }
             let connection = self.connections[number].as_mut();
-            // The one that asks for the slots waits for this.
+            // The one that wants the slots waits for this.
             let asks = |one: &Connection| one.is_blocked && one.last_command == "clusterx";
             let connection =
                 connection.filter(|one| !one.is_inner() && one.has_begun() && !asks(one));

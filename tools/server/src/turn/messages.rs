@@ -41,6 +41,7 @@ impl Serving {
             Message::EndLate => self.end_late(),
             Message::EndSilent { start } => self.end_silent(start),
             Message::EndWaits { start } => self.end_waits(start),
+            Message::Drain(answer) => self.begin_drain(answer),
             Message::EndMovedWaits { start } => self.end_moved_waits(start),
             Message::Publish(message, answers) => self.deliver_message(message, answers),
             Message::DeliverKeyEvents => self.receive_key_events(),
@@ -78,7 +79,6 @@ impl Serving {
     /// Answers a question of a command.
     fn answer(&mut self, question: Question) {
         match question {
-            Question::Drained(answers) => self.begin_drain(answers),
             Question::Failures(answers) => answers.put(self.failures.clone()),
             Question::ResetFigures(answers) => {
                 self.failures.clear();
