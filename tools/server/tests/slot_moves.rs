@@ -77,7 +77,7 @@ fn work(from: SocketAddr, number: usize, is_over: &AtomicBool) -> (Follower, Vec
         .map(|key| (format!("{{{number}-{key}}}"), 0_usize))
         .collect();
     while !is_over.load(Ordering::Relaxed) {
-        let place = random.next() as usize % KEYS;
+        let place = random.below(KEYS);
         let (key, count) = &mut keys[place];
         let [counter, list, hash] = ["n", "l", "h"].map(|kind| format!("{key}{kind}"));
         let next = (*count + 1).to_string();
@@ -145,19 +145,70 @@ fn share_map(cluster: &Cluster, of: usize) {
     }
 }
 
+/// Has clients work while slots move, and compares what each key has with what was acknowledged.
+fn work_while(cluster: &Cluster, moves: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    let redirected = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|number| {
+                let (from, is_over) = (cluster.address(number % 3), &is_over);
+                scope.spawn(move || work(from, number, is_over))
+            })
+            .collect();
+        let over = Over(&is_over);
+        moves();
+        drop(over);
+        for client in clients {
+            let (mut follower, keys) = client.join().unwrap();
+            redirected.fetch_add(follower.redirected, Ordering::Relaxed);
+            for (key, count) in keys.iter().filter(|(_, count)| *count > 0) {
+                let all: Vec<_> = (1..=*count).map(|one| format!("\"{one}\"")).collect();
+                let list = follower.ask(key, &["LRANGE", &format!("{key}l"), "0", "-1"]);
+                assert_eq!(list, format!("[{}]", all.join(", ")));
+                let fields = follower.ask(key, &["HLEN", &format!("{key}h")]);
+                assert_eq!(fields, format!(":{count}"));
+            }
+        }
+    });
+    assert!(redirected.load(Ordering::Relaxed) > 0);
+    wait_until_alone(cluster);
+}
+
+/// Ends clients also if the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits until each key is at one server alone.
+fn wait_until_alone(cluster: &Cluster) {
+    let begun = Instant::now();
+    let mut left = usize::MAX;
+    while left > 0 {
+        left = 0;
+        for (number, server) in cluster.servers.iter().enumerate() {
+            let mut client = server.client();
+            let text = client.ask(&["KEYS", "*"]).to_string();
+            let keys = text.trim_matches(['[', ']']).split(", ");
+            let keys = keys.map(|key| key.trim_matches('"'));
+            for key in keys.filter(|key| !key.is_empty()) {
+                let reply = client.ask(&["TYPE", key]).to_string();
+                left += usize::from(reply.starts_with("-MOVED"));
+                assert!(begun.elapsed() < PATIENCE, "{number} has {key} still");
+            }
+        }
+    }
+}
+
 #[test]
 fn slots_move_under_load_and_nothing_is_lost_or_doubled() {
     for cores in [1, 2] {
         let cluster = Cluster::apart(3, cores).with_thirds();
-        let is_over = AtomicBool::new(false);
-        let redirected = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            let clients: Vec<_> = (0..4)
-                .map(|number| {
-                    let (from, is_over) = (cluster.address(number % 3), &is_over);
-                    scope.spawn(move || work(from, number, is_over))
-                })
-                .collect();
+        work_while(&cluster, || {
             // Half of all slots, some of them twice.
             for (slots, from, to) in [
                 ("0-5460", 0, 2),
@@ -168,41 +219,68 @@ fn slots_move_under_load_and_nothing_is_lost_or_doubled() {
                 bring(&cluster, slots, from, to);
                 share_map(&cluster, to);
             }
-            is_over.store(true, Ordering::Relaxed);
-            for client in clients {
-                let (mut follower, keys) = client.join().unwrap();
-                redirected.fetch_add(follower.redirected, Ordering::Relaxed);
-                for (key, count) in keys.iter().filter(|(_, count)| *count > 0) {
-                    let all: Vec<_> = (1..=*count).map(|one| format!("\"{one}\"")).collect();
-                    let list = follower.ask(key, &["LRANGE", &format!("{key}l"), "0", "-1"]);
-                    assert_eq!(list, format!("[{}]", all.join(", ")));
-                    let fields = follower.ask(key, &["HLEN", &format!("{key}h")]);
-                    assert_eq!(fields, format!(":{count}"));
-                }
-            }
         });
-        assert!(redirected.load(Ordering::Relaxed) > 0);
-        // Each key is at one server alone in the end.
-        let begun = Instant::now();
-        let mut left = usize::MAX;
-        while left > 0 {
-            left = 0;
-            for (number, server) in cluster.servers.iter().enumerate() {
-                let mut client = server.client();
-                let keys = client.ask(&["KEYS", "*"]);
-                let text = keys.to_string();
-                let keys = text.trim_matches(['[', ']']).split(", ");
-                for key in keys
-                    .map(|key| key.trim_matches('"'))
-                    .filter(|key| !key.is_empty())
-                {
-                    let reply = client.ask(&["TYPE", key]).to_string();
-                    left += usize::from(reply.starts_with("-MOVED"));
-                    assert!(begun.elapsed() < PATIENCE, "{number} has {key} still");
-                }
-            }
+    }
+}
+
+/// Ends connections of a server between servers: those that bring slots, and those that wait for
+/// them to be given away.
+fn cut_links(client: &mut Client, is_over: &AtomicBool) -> usize {
+    let mut cut = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let list = client.ask(&["CLIENT", "LIST"]).text();
+        let asking = list
+            .lines()
+            .filter(|line| line.contains("cmd=clusterx|handover"));
+        let ids = asking.filter_map(|line| line.split(' ').next()?.strip_prefix("id="));
+        for id in ids {
+            cut += usize::from(client.ask(&["CLIENT", "KILL", "ID", id]).to_string() == ":1");
         }
     }
+    cut
+}
+
+#[test]
+fn a_move_whose_links_are_cut_ends_with_one_owner() {
+    let cluster = Cluster::apart(3, 2).with_thirds();
+    let mut cut = 0;
+    work_while(&cluster, || {
+        for round in 0..8 {
+            let (from, to) = if round % 2 == 0 { (0, 2) } else { (2, 0) };
+            let mut source = cluster.servers[from].client();
+            let mut target = cluster.servers[to].client();
+            let is_over = AtomicBool::new(false);
+            cut += thread::scope(|scope| {
+                let cutter = scope.spawn(|| cut_links(&mut source, &is_over));
+                let over = Over(&is_over);
+                let import = ["CLUSTERX", "IMPORT", "0-5460", &id_of(from)];
+                assert_eq!(target.ask(&import).to_string(), "+OK");
+                let begun = Instant::now();
+                let mut is_cut = false;
+                loop {
+                    let phase = import_of(&mut target, "phase");
+                    if phase == "done" {
+                        break;
+                    }
+                    if phase == "failed" {
+                        // Its owner has kept the slots.
+                        assert_eq!(target.ask(&import).to_string(), "+OK");
+                    } else if phase == "following" && !is_cut {
+                        is_cut = true;
+                        let kill = ["CLIENT", "KILL", "TYPE", "replica"];
+                        cluster.servers[from].client().ask(&kill);
+                    }
+                    let error = import_of(&mut target, "error");
+                    assert!(begun.elapsed() < PATIENCE, "{phase}: {error}");
+                    thread::yield_now();
+                }
+                drop(over);
+                cutter.join().unwrap()
+            });
+            share_map(&cluster, to);
+        }
+    });
+    println!("{cut} answers were cut");
 }
 
 #[test]
@@ -256,7 +334,7 @@ fn a_client_that_waits_for_a_key_is_told_where_it_moves() {
 
 #[test]
 fn what_cannot_be_moved_is_refused_and_stays() {
-    let mut cluster = Cluster::apart(3, 2).with_thirds();
+    let cluster = Cluster::apart(3, 2).with_thirds();
     let mut to = cluster.servers[2].client();
     let (first, own) = (id_of(0), id_of(2));
     let unknown = "f".repeat(40);
@@ -299,9 +377,7 @@ fn what_cannot_be_moved_is_refused_and_stays() {
         let reply = to.ask(&[&["CLUSTERX"], words].concat()).to_string();
         assert!(reply.starts_with(refusal), "{words:?}: {reply}");
     }
-    // Slot of a: 15495, of foo: 12182, of hello: 866.
     assert_eq!(to.say("SET a 1"), "+OK");
-    assert_eq!(to.say("SET foo 1"), "+OK");
     // A question that was taken back is not carried out when it comes late.
     let map = to.ask(&["CLUSTERX", "KEEP", &first, "10"]).text();
     assert!(map.starts_with("version 1\n"), "{map}");
@@ -309,7 +385,17 @@ fn what_cannot_be_moved_is_refused_and_stays() {
         .ask(&["CLUSTERX", "HANDOVER", "11000", &first, "1", "10"])
         .to_string();
     assert_eq!(late, "-ERR the question was taken back");
-    // A source that goes amid all leaves nothing behind.
+    assert_eq!(to.say("GET a"), "\"1\"");
+}
+
+#[test]
+fn what_has_come_of_a_source_that_goes_is_removed() {
+    let mut cluster = Cluster::apart(3, 2).with_thirds();
+    let mut to = cluster.servers[2].client();
+    let first = id_of(0);
+    // Slot of a: 15495, of foo: 12182, of hello: 866.
+    assert_eq!(to.say("SET a 1"), "+OK");
+    assert_eq!(to.say("SET foo 1"), "+OK");
     let mut from = cluster.servers[0].client();
     for number in 0..20_000 {
         from.ask(&["SET", &format!("{{hello}}{number}"), &"x".repeat(500)]);

@@ -26,14 +26,14 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Servers without a map, which share a file of it.
     pub(crate) fn start(count: usize, cores: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("map");
         Self::of(folder, vec![path; count], cores)
     }
 
     /// Servers without a map, each with a file of its own.
     pub(crate) fn apart(count: usize, cores: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let paths = (0..count).map(|number| folder.path().join(format!("map-{number}")));
         let paths = paths.collect();
         Self::of(folder, paths, cores)
@@ -73,7 +73,7 @@ impl Cluster {
         for (number, of) in of.iter().enumerate() {
             let address = self.address(number);
             let (host, port) = (address.ip(), address.port());
-            writeln!(text, "{} {host} {port} {of}", id_of(number)).unwrap();
+            writeln!(text, "{} {host} {port} {of}", id_of(number)).expect("a text");
         }
         text
     }
@@ -82,8 +82,8 @@ impl Cluster {
     pub(crate) fn write(&self, text: &str) {
         let beside = self.folder.path().join("beside");
         for path in &self.paths {
-            fs::write(&beside, text).unwrap();
-            fs::rename(&beside, path).unwrap();
+            fs::write(&beside, text).expect("a file");
+            fs::rename(&beside, path).expect("a file");
         }
     }
 
