@@ -227,11 +227,10 @@ fn slots_move_under_load_and_nothing_is_lost_or_doubled() {
 /// them to be given away.
 fn cut_links(client: &mut Client, is_over: &AtomicBool) -> usize {
     let mut cut = 0;
-    while !is_over.load(Ordering::Relaxed) {
+    // Also answers to what it asks then are cut, but not for ever.
+    while !is_over.load(Ordering::Relaxed) && cut < 3 {
         let list = client.ask(&["CLIENT", "LIST"]).text();
-        let asking = list
-            .lines()
-            .filter(|line| line.contains("cmd=clusterx|handover"));
+        let asking = list.lines().filter(|line| line.contains("cmd=clusterx"));
         let ids = asking.filter_map(|line| line.split(' ').next()?.strip_prefix("id="));
         for id in ids {
             cut += usize::from(client.ask(&["CLIENT", "KILL", "ID", id]).to_string() == ":1");
@@ -245,7 +244,7 @@ fn a_move_whose_links_are_cut_ends_with_one_owner() {
     let cluster = Cluster::apart(3, 2).with_thirds();
     let mut cut = 0;
     work_while(&cluster, || {
-        for round in 0..8 {
+        for round in 0..4 {
             let (from, to) = if round % 2 == 0 { (0, 2) } else { (2, 0) };
             let mut source = cluster.servers[from].client();
             let mut target = cluster.servers[to].client();
@@ -280,7 +279,7 @@ fn a_move_whose_links_are_cut_ends_with_one_owner() {
             share_map(&cluster, to);
         }
     });
-    println!("{cut} answers were cut");
+    assert!(cut > 0, "no answer was cut");
 }
 
 #[test]

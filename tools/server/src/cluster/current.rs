@@ -116,8 +116,9 @@ impl CurrentMap {
         });
     }
 
-    /// Has commands of slots wait, since these are to be the server's of an ID. False if others do.
-    pub(crate) fn hold(&self, slots: &Arc<SlotSet>, to: &str) -> bool {
+    /// Has commands of slots wait, since these are to be the server's of an ID by a ticket. False if
+    /// others do.
+    pub(crate) fn hold(&self, slots: &Arc<SlotSet>, (to, ticket): (&str, u64)) -> bool {
         let mut is_held = false;
         self.replace(|view| {
             let held = view.held.clone().unwrap_or_else(|| {
@@ -125,6 +126,7 @@ impl CurrentMap {
                 Held {
                     slots: Arc::clone(slots),
                     to: to.to_owned(),
+                    ticket,
                 }
             });
             (view.map.clone(), view.id.clone(), Some(held))
@@ -132,10 +134,11 @@ impl CurrentMap {
         is_held
     }
 
-    /// Has them go on, if they wait for this server.
-    pub(crate) fn release(&self, to: &str) {
+    /// Has them go on, if they wait for this server by a ticket up to this one.
+    pub(crate) fn release(&self, to: &str, ticket: u64) {
         self.replace(|view| {
-            let held = view.held.clone().filter(|held| held.to != to);
+            let is_other = |held: &Held| held.to != to || held.ticket > ticket;
+            let held = view.held.clone().filter(is_other);
             (view.map.clone(), view.id.clone(), held)
         });
     }
@@ -155,7 +158,7 @@ impl CurrentMap {
             let text = "the question was taken back";
             return Err(MapError::NotHeld(text.to_owned()));
         }
-        self.hold(slots, to).then_some(()).ok_or_else(|| {
+        self.hold(slots, (to, ticket)).then_some(()).ok_or_else(|| {
             let text = "other slots change their owner at present: try again";
             MapError::NotHeld(text.to_owned())
         })
@@ -171,20 +174,25 @@ impl CurrentMap {
         drop(kept);
         // One that is being carried out has the map stored, or finds them held no more.
         let _storing = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        self.release(to);
+        self.release(to, ticket);
         self.now().1.map.clone()
     }
 
-    /// Gives the slots that are held for a server to it, if the map is still of a version. It may
-    /// take as long as the disk does.
+    /// Gives the slots that are held for a server by a ticket to it, if the map is still of a
+    /// version. It may take as long as the disk does.
     ///
     /// # Errors
     /// They are not held for it, the map is another one, or the new one cannot be stored.
-    pub(crate) fn give_away(&self, to: &str, version: u64) -> Result<ClusterMap, MapError> {
+    pub(crate) fn give_away(
+        &self,
+        (to, ticket): (&str, u64),
+        version: u64,
+    ) -> Result<ClusterMap, MapError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, present) = self.now();
         let not_held = |text: &str| MapError::NotHeld(text.to_owned());
-        let held = present.held.as_ref().filter(|held| held.to == to);
+        let is_meant = |held: &&Held| held.to == to && held.ticket == ticket;
+        let held = present.held.as_ref().filter(is_meant);
         let held = held.ok_or_else(|| not_held("the slots are not held for it any more"))?;
         if present.map.version != version {
             return Err(not_held("the map has changed meanwhile"));

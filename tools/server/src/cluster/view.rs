@@ -9,8 +9,9 @@ use super::slot_set::SlotSet;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Held {
     pub(crate) slots: Arc<SlotSet>,
-    /// The ID of the server that is to own them.
+    /// The ID of the server that is to own them, and the ticket of its question.
     pub(crate) to: String,
+    pub(crate) ticket: u64,
 }
 
 /// A map, and which of its members this server is.

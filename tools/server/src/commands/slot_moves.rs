@@ -151,9 +151,9 @@ pub(super) fn hand_over(call: &mut Call<'_>) -> Result {
     let held = cluster.hold_for(&slots, (&to, ticket));
     held.map_err(|error| Refusal(format!("ERR {error}")))?;
     Ok(call.task(move |core: Core, output, protocol| async move {
-        let given = give(&core, &shared, (&to, version)).await;
+        let given = give(&core, &shared, (&to, ticket), version).await;
         if let (Err(_), Some(cluster)) = (&given, &shared.cluster) {
-            cluster.release(&to);
+            cluster.release(&to, ticket);
         }
         shared.wake_all();
         output.write(|bytes| {
@@ -178,7 +178,8 @@ pub(super) fn hand_over(call: &mut Call<'_>) -> Result {
 async fn give(
     core: &Core,
     shared: &Arc<Shared>,
-    (to, version): (&str, u64),
+    (to, ticket): (&str, u64),
+    version: u64,
 ) -> std::result::Result<ClusterMap, String> {
     let until = Instant::now() + HELD_FOR;
     shared.end_moved_waits();
@@ -215,7 +216,7 @@ async fn give(
     let (of, to) = (Arc::clone(shared), to.to_owned());
     let given = beside(core, "farcore-map-file", move || {
         let cluster = of.cluster.as_ref();
-        cluster.map(|cluster| cluster.give_away(&to, version))
+        cluster.map(|cluster| cluster.give_away((&to, ticket), version))
     });
     match given.await.flatten() {
         Some(given) => given.map_err(|error| error.to_string()),

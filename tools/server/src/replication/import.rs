@@ -333,7 +333,7 @@ impl Import {
     /// Has commands of the slots wait here no more.
     fn release(&self) {
         if let Some(cluster) = self.cluster() {
-            cluster.release(&self.own);
+            cluster.release(&self.own, self.ticket);
         }
         self.session.shared.wake_all();
     }
@@ -421,15 +421,16 @@ impl Import {
         let mut asked = self.connect()?;
         authenticate(&mut asked, &self.settings())?;
         self.note(ImportPhase::Taking);
+        self.ticket = farcore_tuning::system_ms().max(self.ticket + 1);
+        let of = (&self.own[..], self.ticket);
         let is_held = self
             .cluster()
-            .is_some_and(|cluster| cluster.hold(&self.slots, &self.own));
+            .is_some_and(|cluster| cluster.hold(&self.slots, of));
         if !is_held {
             return Err(ImportError::Map(
                 "other slots change their owner".to_owned(),
             ));
         }
-        self.ticket = farcore_tuning::system_ms().max(self.ticket + 1);
         let (slots, version) = (self.slots.to_string(), self.version.to_string());
         let ticket = self.ticket.to_string();
         let words: [&[u8]; 6] = [
