@@ -33,10 +33,15 @@ fn write(path: &Path, beside: &Path, (bytes, mode): (&[u8], u32)) -> io::Result<
     let mut file = options.mode(present.unwrap_or(mode)).open(beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(beside, path)?;
-    // The name lasts only once its folder does.
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    let folder = fs::File::open(folder.unwrap_or(Path::new(".")))?;
+    fs::rename(beside, path)?;
+    // The name lasts only once its folder does. The file counts by now, whatever comes of that.
+    if let Err(error) = folder.sync_all() {
+        let path = path.display();
+        tracing::error!(%path, %error, "a file is replaced, and may be the old one after a crash");
+    }
+    Ok(())
 }

@@ -44,6 +44,7 @@ fn next(map: &ClusterMap, change: impl FnOnce(&mut Vec<String>)) -> Result<Clust
 /// It is there, is not reached, or not all get the map.
 pub(super) fn add(arguments: &AddArguments) -> Result<()> {
     let servers = Servers::find(&arguments.access)?;
+    servers.check_still()?;
     let follows = arguments
         .follows
         .as_ref()
@@ -72,6 +73,7 @@ pub(super) fn add(arguments: &AddArguments) -> Result<()> {
 /// It owns slots, others follow it, or not all get the map.
 pub(super) fn remove(arguments: &RemoveArguments) -> Result<()> {
     let mut servers = Servers::find(&arguments.access)?;
+    servers.check_still()?;
     let place = servers.place("--old", &arguments.old)?;
     let owned = servers.map.slots_of(place).len();
     ensure!(

@@ -74,9 +74,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     let (source, target) = (&servers.map.members[from], &servers.map.members[to]);
-    // Both must go by this map.
-    servers.push(&servers.map, &[])?;
+    // Both must go by this map; others may be away.
+    servers.connect(source)?.push(&servers.map)?;
     let mut server = servers.connect(target)?;
+    server.push(&servers.map)?;
     server.ask(&["CLUSTERX", "IMPORT", &slots.to_string(), &source.id])?;
     print(format_args!(
         "{} slots move from {} to {}; this command may be ended, and they go on",

@@ -179,6 +179,14 @@ impl<'a> Servers<'a> {
             let asked = servers.connect(&member).and_then(|mut server| server.map());
             match asked {
                 Ok(map) if map.version > servers.map.version => servers.map = map,
+                Ok(map) if map.version == servers.map.version && !map.is_like(&servers.map) => {
+                    bail!(
+                        "{} has another map of version {} than {}; push the right one by CLUSTERX SETNODES, with a greater version",
+                        address_of(&member),
+                        map.version,
+                        access.server
+                    )
+                }
                 Ok(_) => {}
                 Err(error) => print(format_args!("not asked for its map: {error:#}"))?,
             }
@@ -205,6 +213,23 @@ impl<'a> Servers<'a> {
             members.iter().position(is_it)
         });
         place.ok_or_else(|| anyhow!("{flag} {text}: it is neither an ID nor an address of the map of version {}; `farcore cluster show` prints them", self.map.version))
+    }
+
+    /// # Errors
+    /// Slots move at present.
+    pub(super) fn check_still(&self) -> Result<()> {
+        for member in &self.map.members {
+            let Ok(mut server) = self.connect(member) else {
+                continue;
+            };
+            let text = server.ask(&["CLUSTERX", "IMPORTS"])?;
+            let mut phases = text.lines().filter_map(|line| line.strip_prefix("phase:"));
+            if let Some(phase) = phases.find(|phase| !["done", "failed"].contains(phase)) {
+                let address = address_of(member);
+                bail!("slots move to {address} at present ({phase}): wait until they have");
+            }
+        }
+        Ok(())
     }
 
     /// Gives a map to all servers of it and of the one before, those first whose places come first.

@@ -170,7 +170,8 @@ impl CurrentMap {
         let (_, view) = self.now();
         // As many as there are members at most.
         kept.retain(|id, _| view.map.place_of(id).is_some());
-        kept.insert(to.to_owned(), ticket);
+        let last = kept.entry(to.to_owned()).or_default();
+        *last = ticket.max(*last);
         drop(kept);
         // One that is being carried out has the map stored, or finds them held no more.
         let _storing = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,6 +242,10 @@ impl CurrentMap {
     pub(crate) fn push(&self, map: ClusterMap, is_forced: bool) -> Result<(), MapError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, present) = self.now();
+        if present.takes() {
+            let text = "slots are given to this server right now: try again";
+            return Err(MapError::NotHeld(text.to_owned()));
+        }
         if !is_forced && map.version <= present.map.version {
             // The client repeats what it has sent before, as its answer may be lost.
             if map.is_like(&present.map) {
@@ -271,7 +276,7 @@ impl CurrentMap {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is away for a moment is being replaced.
         let now = fs::metadata(path).ok().as_ref().map(seen_of);
-        if now.is_none() || now == *seen {
+        if now.is_none() || now == *seen || self.now().1.takes() {
             return Ok(None);
         }
         *seen = now;

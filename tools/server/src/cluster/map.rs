@@ -279,7 +279,8 @@ impl ClusterMap {
         let owner = master.and_then(|_| u16::try_from(to).ok());
         let owner = owner.ok_or("slots are moved to a master of the map")?;
         let mut map = self.clone();
-        map.version += 1;
+        let next = map.version.checked_add(1);
+        map.version = next.ok_or("the version is the greatest one")?;
         for slot in slots.iter() {
             map.owners[usize::from(slot)] = owner;
         }

@@ -70,6 +70,12 @@ impl View {
         held.is_some_and(|held| held.slots.contains(slot))
     }
 
+    /// True if slots are held that this server is to own.
+    pub(crate) fn takes(&self) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| Some(&held.to[..]) == self.own_id())
+    }
+
     /// Whom a client is to ask for a slot that is not served here, or is not for long.
     pub(crate) fn next_owner(&self, slot: u16) -> Option<&Member> {
         let held = self.held.as_ref().filter(|held| held.slots.contains(slot));

@@ -221,6 +221,9 @@ fn flush(call: &mut Call<'_>, database: Option<Database>, is_of_one: bool) -> Re
         return Err(SYNTAX.into());
     }
     let shared = Arc::clone(&call.serving.shared);
+    if call.is_in_cluster() && shared.replication.imports.is_open() {
+        return Err("ERR slots are brought to this server, whose keys would be removed, too: wait, or send CLUSTERX CANCEL".into());
+    }
     Ok(call.task(move |mut core, output, protocol| async move {
         // Replicas empty all at once: what other clients change comes before, or after.
         if shared.replication.replicas.is_on()

@@ -20,7 +20,7 @@ use crate::steps;
 /// Arguments that are looked at at once.
 const ARGUMENTS_A_PIECE: usize = 16 * steps::PIECE;
 
-/// Commands without keys that may change those of any slot.
+/// Commands that may change keys which they do not name.
 const OF_ALL_SLOTS: &[&str] = &["eval", "evalsha", "flushall", "flushdb"];
 
 /// Why keys of several slots are refused; as Redis.
@@ -59,6 +59,26 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
         }
         connection.in_cluster.is_draining = false;
     }
+    let is_unbound = OF_ALL_SLOTS.contains(&command.name);
+    let queue = connection.queue_mut();
+    let is_unbound =
+        is_unbound || command.name == "exec" && queue.is_some_and(|queue| queue.is_unbound);
+    if is_unbound
+        && call
+            .serving
+            .cluster_view()
+            .is_some_and(|view| view.held.is_some())
+    {
+        call.serving.pause(call.number, call.connection);
+        return Ok(false);
+    }
+    let connection = &mut *call.connection;
+    if is_unbound
+        && command.name != "exec"
+        && let Some(queue) = connection.queue_mut()
+    {
+        queue.is_unbound = true;
+    }
     let slots = if command.name == "exec" {
         let queue = connection.queue().filter(|queue| !queue.is_aborted);
         queue.map_or(Slots::None, |queue| queue.slots)
@@ -70,15 +90,9 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
             None => return Ok(false),
         }
     };
+    call.connection.in_cluster.last_slot = None;
     let slot = match slots {
-        Slots::None => {
-            let is_held = OF_ALL_SLOTS.contains(&command.name)
-                && (call.serving.cluster_view()).is_some_and(|view| view.held.is_some());
-            if is_held {
-                call.serving.pause(call.number, call.connection);
-            }
-            return Ok(!is_held);
-        }
+        Slots::None => return Ok(true),
         Slots::Several => return Err(CROSSING.into()),
         Slots::One(slot) => slot,
     };
@@ -94,6 +108,9 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
     let view = call.serving.cluster_view();
     if let Some(refusal) = view.and_then(|view| refused(view, slot, slot_use)) {
         return Err(refusal);
+    }
+    if !is_unbound {
+        call.connection.in_cluster.last_slot = Some(slot);
     }
     if let Some(queue) = call.connection.queue_mut()
         && command.name != "exec"

@@ -15,7 +15,7 @@ use crate::cores::answers::CoreAnswers;
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::replication::imports::ImportPhase;
-use crate::replication::replicas::port::Awaited;
+use crate::replication::replicas::port::{Awaited, Importer};
 use crate::replication::replicas::publisher;
 use crate::replication::{import, slot_purge};
 use crate::resp::Writer;
@@ -70,7 +70,11 @@ pub(super) fn describe(call: &mut Call<'_>) -> Result {
             import.loaded_bytes,
             import.followed_bytes
         );
-        if let ImportPhase::Failed(error) = &import.phase {
+        let error = match &import.phase {
+            ImportPhase::Failed(error) => Some(error),
+            _ => import.hindrance.as_ref(),
+        };
+        if let Some(error) = error {
             let error = error.replace(['\r', '\n'], " ");
             let _ = write!(text, "error:{error}\r\n");
         }
@@ -89,7 +93,8 @@ pub(super) fn cancel(call: &mut Call<'_>) -> Result {
 /// Removes the keys of slots that are not this server's.
 pub(super) fn forget(call: &mut Call<'_>) -> Result {
     let slots = slots_in(call.argument(2))?;
-    if slot_purge::is_wanted(&call.serving.shared, &slots) {
+    let shared = &call.serving.shared;
+    if slots.iter().any(|slot| slot_purge::is_wanted(shared, slot)) {
         return Err("ERR a slot is this server's, or is brought here".into());
     }
     slot_purge::forget(&call.serving.shared, Arc::new(slots));
@@ -151,7 +156,7 @@ pub(super) fn hand_over(call: &mut Call<'_>) -> Result {
     let held = cluster.hold_for(&slots, (&to, ticket));
     held.map_err(|error| Refusal(format!("ERR {error}")))?;
     Ok(call.task(move |core: Core, output, protocol| async move {
-        let given = give(&core, &shared, (&to, ticket), version).await;
+        let given = give(&core, &shared, (&to, ticket), (Arc::clone(&slots), version)).await;
         if let (Err(_), Some(cluster)) = (&given, &shared.cluster) {
             cluster.release(&to, ticket);
         }
@@ -179,7 +184,7 @@ async fn give(
     core: &Core,
     shared: &Arc<Shared>,
     (to, ticket): (&str, u64),
-    version: u64,
+    (slots, version): (Arc<SlotSet>, u64),
 ) -> std::result::Result<ClusterMap, String> {
     let until = Instant::now() + HELD_FOR;
     shared.end_moved_waits();
@@ -204,7 +209,10 @@ async fn give(
     }
     publisher::start(shared).map_err(|error| error.to_string())?;
     let mut answers = CoreAnswers::new();
-    let whom = Awaited::Importer(to.to_owned());
+    let whom = Awaited::Importer(Importer {
+        id: to.to_owned(),
+        slots,
+    });
     publisher::wait(shared, (whom, Some(until)), answers.expect());
     let count: usize = answers.wait(core).await.into_iter().sum();
     if count == 0 {

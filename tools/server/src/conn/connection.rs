@@ -142,6 +142,8 @@ pub(crate) struct InCluster {
     pub(crate) is_read_only: bool,
     /// Something of it had begun when slots were held: its next command waits until nothing has.
     pub(crate) is_draining: bool,
+    /// The slot of the keys of the last command that was admitted.
+    pub(crate) last_slot: Option<u16>,
     /// How many arguments of the command that goes on later had their slots looked at, and the slot
     /// of the keys among them.
     pub(crate) slots_looked: Option<(usize, Option<u16>)>,

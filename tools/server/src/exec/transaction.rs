@@ -154,6 +154,8 @@ pub(crate) struct Queue {
     pub(crate) reach: Reach,
     /// The slots of their keys, if the server is a part of a cluster.
     pub(crate) slots: Slots,
+    /// A command may change keys that it does not name.
+    pub(crate) is_unbound: bool,
     /// The number of the database that a queued `SELECT` has selected.
     pub(crate) database: Option<u8>,
     /// Of the command that is being added: where it begins, its next argument, and the bytes of

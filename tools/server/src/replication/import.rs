@@ -26,7 +26,7 @@ use super::load::Load;
 use super::session::{ACKNOWLEDGE, Session};
 use super::settings::Settings;
 use super::slot_filter::SlotFilter;
-use super::slot_purge::remove;
+use super::slot_purge::{is_own, remove};
 use super::source::{Source, take_line};
 use super::stop::Stop;
 use super::stream::Stream;
@@ -39,8 +39,9 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How often the other server is asked to give the slots away, and the pause between.
 const ASKED_MAX: u32 = 8;
 const ASK_PAUSE: Duration = Duration::from_millis(300);
-/// How long it may take to answer.
-const ANSWERED_IN: Duration = Duration::from_secs(20);
+/// How long it may take to be reached then, and to answer: somewhat more than it holds them.
+const ASKED_IN: Duration = Duration::from_secs(2);
+const ANSWERED_IN: Duration = Duration::from_secs(7);
 /// How often the position is said while the slots are held: it decides how long clients wait.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long clients wait here while it is not known who owns the slots.
@@ -144,6 +145,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, slots: SlotSet, from: &str) -> Result<
         phase: ImportPhase::Clearing,
         loaded_bytes: 0,
         followed_bytes: 0,
+        hindrance: None,
         stop,
         thread: Some(thread),
     });
@@ -171,13 +173,16 @@ struct Import {
 
 impl Import {
     fn run(mut self) {
-        let brought = self.bring();
+        let brought = self.bring().and_then(|()| match self.is_own() {
+            true => Ok(()),
+            false => Err(ImportError::Unsure),
+        });
         let end = match brought {
             Ok(()) => ImportPhase::Done,
             Err(error) => {
                 let mut text = error.to_string();
                 if !matches!(error, ImportError::Unsure)
-                    && let Err(error) = remove(&self.session.shared, &self.slots, || false)
+                    && let Err(error) = self.remove()
                 {
                     text = format!("{text}; keys that have come are not removed: {error}");
                 }
@@ -216,6 +221,13 @@ impl Import {
     }
 
     fn bring(&mut self) -> Result<(), ImportError> {
+        let map = self.ask_map()?;
+        if map.version != self.version {
+            return Err(ImportError::Map(format!(
+                "the other server goes by version {}, this one by {}",
+                map.version, self.version
+            )));
+        }
         self.clear()?;
         let mut links = 0;
         loop {
@@ -236,13 +248,34 @@ impl Import {
     fn clear(&self) -> Result<(), ImportError> {
         self.note(ImportPhase::Clearing);
         let stop = &self.session.stop;
-        remove(&self.session.shared, &self.slots, || stop.is_set()).map_err(ImportError::Purge)?;
+        let shared = &self.session.shared;
+        let removed = remove(shared, &self.slots, || stop.is_set(), |_| false);
+        removed.map_err(ImportError::Purge)?;
         Ok(self.session.check_stop()?)
     }
 
+    /// Removes what has come, but for slots that are this server's by now.
+    fn remove(&self) -> io::Result<()> {
+        let shared = &self.session.shared;
+        let is_kept = |slot| is_own(shared, slot);
+        let removed = remove(shared, &self.slots, || shared.is_stopping(), is_kept)?;
+        tracing::info!(removed, slots = %self.slots, "keys that have come are removed");
+        Ok(())
+    }
+
+    /// True if the slots are this server's, by the map of now.
+    fn is_own(&self) -> bool {
+        let view = self.cluster().map(|cluster| cluster.now().1);
+        view.is_some_and(|view| self.owns_by(&view.map))
+    }
+
     fn connect(&self) -> Result<Source, LinkError> {
+        self.connect_for(self.settings().timeout())
+    }
+
+    fn connect_for(&self, limit: Duration) -> Result<Source, LinkError> {
         let host = (&self.source.host[..], self.source.port);
-        self.session.connect(host, self.settings().timeout())
+        self.session.connect(host, limit)
     }
 
     /// Loads or goes on, follows the changes, and has the slots be given away.
@@ -387,11 +420,10 @@ impl Import {
             source.flush()?;
             self.session.check_stop()?;
             match &mut asking {
-                None if has_room && Instant::now() >= ask_at => {
-                    self.asked += 1;
-                    let asked = self.ask()?;
-                    asking = Some((asked, Instant::now()));
-                }
+                None if has_room && Instant::now() >= ask_at => match self.ask()? {
+                    Some(asked) => asking = Some((asked, Instant::now())),
+                    None => ask_at = Instant::now() + ASK_PAUSE,
+                },
                 None => {}
                 Some((asked, since)) => match answer_of(asked, *since) {
                     None => {}
@@ -406,6 +438,9 @@ impl Import {
                         tracing::warn!(error = text, "slots are not given away yet");
                         ask_at = Instant::now() + ASK_PAUSE;
                     }
+                    Some(Answer::Given(map)) if !self.is_given_by(&map) => {
+                        return Ok(Answer::Unknown);
+                    }
                     Some(answer) => return Ok(answer),
                 },
             }
@@ -416,9 +451,9 @@ impl Import {
     }
 
     /// Asks the other server to give the slots away. Until it answers, clients wait here, too: it
-    /// sends them before this server knows the map.
-    fn ask(&mut self) -> Result<Source, ImportError> {
-        let mut asked = self.connect()?;
+    /// sends them before this server knows the map. `None`: other slots change their owner.
+    fn ask(&mut self) -> Result<Option<Source>, ImportError> {
+        let mut asked = self.connect_for(ASKED_IN)?;
         authenticate(&mut asked, &self.settings())?;
         self.note(ImportPhase::Taking);
         self.ticket = farcore_tuning::system_ms().max(self.ticket + 1);
@@ -427,10 +462,16 @@ impl Import {
             .cluster()
             .is_some_and(|cluster| cluster.hold(&self.slots, of));
         if !is_held {
-            return Err(ImportError::Map(
-                "other slots change their owner".to_owned(),
-            ));
+            self.note(ImportPhase::Following);
+            return Ok(None);
         }
+        let version = self.cluster().map(|cluster| cluster.now().1.map.version);
+        if version != Some(self.version) {
+            self.release();
+            let text = "this server goes by another one";
+            return Err(ImportError::Map(text.to_owned()));
+        }
+        self.asked += 1;
         let (slots, version) = (self.slots.to_string(), self.version.to_string());
         let ticket = self.ticket.to_string();
         let words: [&[u8]; 6] = [
@@ -443,30 +484,40 @@ impl Import {
         ];
         self.is_asking = true;
         asked.send(&words);
-        Ok(asked)
+        Ok(Some(asked))
+    }
+
+    /// True if a map is the next one, and gives the slots to this server.
+    fn is_given_by(&self, map: &ClusterMap) -> bool {
+        Some(map.version) == self.version.checked_add(1) && self.owns_by(map)
     }
 
     /// Finds out who owns the slots, from the other server, or by a map that comes from elsewhere.
     fn find_out(&self) -> Result<(), ImportError> {
         self.note(ImportPhase::Unsure);
-        let since = Instant::now();
+        let mut since = Some(Instant::now());
         loop {
-            if since.elapsed() > HELD_FOR {
+            if since.is_some_and(|since| since.elapsed() > HELD_FOR) {
+                since = None;
                 self.release();
             }
-            if let Some(known) = self.known() {
+            if self.is_own() {
                 self.release();
-                return known;
+                return Ok(());
             }
-            let asked = self.ask_map();
-            if let Ok(map) = asked {
-                return match map.version > self.version && self.owns_by(&map) {
-                    true => self.receive(map),
-                    false => {
-                        self.release();
-                        Err(ImportError::Refused("its answer was lost".to_owned()))
-                    }
-                };
+            match self.ask_map() {
+                Ok(map) if map.version > self.version && self.owns_by(&map) => {
+                    return self.receive(map);
+                }
+                Ok(map) if map.version == self.version => {
+                    self.release();
+                    return Err(ImportError::Refused("its answer was lost".to_owned()));
+                }
+                Ok(map) => self.note_hindrance(format!(
+                    "it goes by version {}, by which the slots are not this server's",
+                    map.version
+                )),
+                Err(error) => self.note_hindrance(error.to_string()),
             }
             if self.session.stop.is_set() {
                 self.release();
@@ -482,20 +533,23 @@ impl Import {
         own.is_some() && self.slots.iter().all(|slot| map.owner(slot) == own)
     }
 
-    /// Who owns the slots by the map of this server, if that has changed.
-    fn known(&self) -> Option<Result<(), ImportError>> {
-        let (_, view) = self.cluster()?.now();
-        (view.map.version > self.version).then(|| match self.owns_by(&view.map) {
-            true => Ok(()),
-            false => Err(ImportError::Map(
-                "the slots are another server's".to_owned(),
-            )),
-        })
+    /// Notes why it is not known who owns the slots.
+    fn note_hindrance(&self, text: String) {
+        self.note_state(|state| {
+            if state.hindrance.as_ref() != Some(&text) {
+                tracing::warn!(
+                    from = state.from,
+                    error = text,
+                    "it is not known who owns slots that are brought here"
+                );
+                state.hindrance = Some(text);
+            }
+        });
     }
 
     /// Has the other server not give the slots away any more, and reads its map.
     fn ask_map(&self) -> Result<ClusterMap, ImportError> {
-        let mut asked = self.connect()?;
+        let mut asked = self.connect_for(ASKED_IN)?;
         authenticate(&mut asked, &self.settings())?;
         let ticket = self.ticket.to_string();
         asked.send(&[b"CLUSTERX", b"KEEP", self.own.as_bytes(), ticket.as_bytes()]);

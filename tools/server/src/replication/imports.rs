@@ -57,6 +57,8 @@ pub(crate) struct ImportState {
     /// Bytes of the data that were loaded, and of the stream that were read.
     pub(crate) loaded_bytes: u64,
     pub(crate) followed_bytes: u64,
+    /// What keeps the other server from being asked, as far as that is so.
+    pub(crate) hindrance: Option<String>,
     pub(crate) stop: Arc<Stop>,
     pub(crate) thread: Option<JoinHandle<()>>,
 }
@@ -80,12 +82,17 @@ impl Imports {
         self.removing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if slots are brought here.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state();
+        state.as_ref().is_some_and(|state| !state.phase.is_over())
+    }
+
     /// Has them not be brought. False if they are, or if their owner changes right now.
     pub(crate) fn cancel(&self) -> bool {
         let state = self.state();
-        let fixed = [ImportPhase::Taking, ImportPhase::Unsure];
         let is_open =
-            |state: &&ImportState| !state.phase.is_over() && !fixed.contains(&state.phase);
+            |state: &&ImportState| !state.phase.is_over() && state.phase != ImportPhase::Taking;
         let open = state.as_ref().filter(is_open);
         open.map(|state| state.stop.set()).is_some()
     }

@@ -30,8 +30,8 @@ pub(crate) fn forget(shared: &Arc<Shared>, slots: Arc<SlotSet>) {
     let shared = Arc::clone(shared);
     let thread = thread::Builder::new().name("farcore-slots".to_owned());
     let started = thread.spawn(move || {
-        let is_over = || shared.is_stopping() || is_wanted(&shared, &slots);
-        match remove(&shared, &slots, is_over) {
+        let is_over = || shared.is_stopping();
+        match remove(&shared, &slots, is_over, |slot| is_wanted(&shared, slot)) {
             Ok(keys) => tracing::info!(keys, slots = %slots, "keys of another server's slots are removed"),
             Err(error) => tracing::warn!(%error, slots = %slots, "keys of another server's slots are not removed: send CLUSTERX FORGET"),
         }
@@ -41,22 +41,26 @@ pub(crate) fn forget(shared: &Arc<Shared>, slots: Arc<SlotSet>) {
     }
 }
 
-/// True if one of some slots is this server's, or is brought here.
-pub(crate) fn is_wanted(shared: &Shared, slots: &SlotSet) -> bool {
+/// True if a slot is this server's, or is brought here.
+pub(crate) fn is_wanted(shared: &Shared, slot: u16) -> bool {
     let imports = shared.replication.imports.state();
     let import = imports.as_ref().filter(|import| !import.phase.is_over());
-    if import.is_some_and(|import| import.slots.meets(slots)) {
-        return true;
+    import.is_some_and(|import| import.slots.contains(slot)) || {
+        drop(imports);
+        is_own(shared, slot)
     }
-    drop(imports);
+}
+
+/// True if a slot is this server's.
+pub(super) fn is_own(shared: &Shared, slot: u16) -> bool {
     shared.cluster.as_ref().is_some_and(|cluster| {
         let (_, view) = cluster.now();
-        view.own.is_some() && slots.iter().any(|slot| view.map.owner(slot) == view.own)
+        view.own.is_some() && view.map.owner(slot) == view.own
     })
 }
 
-/// Removes the keys of some slots, unless `is_over` says that it is to stop; returns how many there
-/// were. One at a time does: the others wait.
+/// Removes the keys of some slots but for those that are kept, unless `is_over` says that it is to
+/// stop; returns how many there were. One at a time does: the others wait.
 ///
 /// # Errors
 /// The connection has ended, or a command was refused.
@@ -64,6 +68,7 @@ pub(super) fn remove(
     shared: &Shared,
     slots: &SlotSet,
     is_over: impl Fn() -> bool,
+    is_kept: impl Fn(u16) -> bool,
 ) -> io::Result<usize> {
     let _alone = shared.replication.imports.removing();
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -79,7 +84,11 @@ pub(super) fn remove(
     while !is_over() {
         let mut strings = talk.ask(&[b"SCAN", &cursor, b"COUNT", COUNT])?.into_iter();
         cursor = strings.next().ok_or(io::ErrorKind::InvalidData)?;
-        let keys: Vec<_> = strings.filter(|key| slots.contains(slot_of(key))).collect();
+        let is_left = |key: &Vec<u8>| {
+            let slot = slot_of(key);
+            slots.contains(slot) && !is_kept(slot)
+        };
+        let keys: Vec<_> = strings.filter(is_left).collect();
         if !keys.is_empty() {
             let mut words: Vec<&[u8]> = vec![b"UNLINK"];
             words.extend(keys.iter().map(Vec::as_slice));

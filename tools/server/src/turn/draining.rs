@@ -15,6 +15,9 @@ use crate::serving::Serving;
 use crate::steps;
 use crate::waits::key_queues::WaitEnd;
 
+/// Commands in steps that change no keys, and may take long.
+const HARMLESS: &[&str] = &["clusterx", "wait"];
+
 impl Serving {
     /// Answers once all has ended that has begun by now. Commands are admitted by the view of now
     /// from here on, as a core looks at it for each.
@@ -60,6 +63,17 @@ impl Serving {
             // It is over.
             return;
         }
+        let view = self.shared.cluster.as_ref().map(|cluster| cluster.now().1);
+        let holds = |slot| view.as_ref().is_none_or(|view| view.holds(slot));
+        // One command alone is carried out in steps: that which wants the slots, which waits for
+        // this, or one that is about none of them.
+        let is_passed_over = |one: &Connection| {
+            let is_alone = one.is_blocked && one.outstanding == 0 && one.pending.is_empty();
+            let is_elsewhere = one.in_cluster.last_slot.is_some_and(|slot| !holds(slot));
+            let is_harmless = HARMLESS.contains(&one.last_command);
+            let is_one = is_alone && !one.is_executing() && one.script.is_none();
+            is_one && (is_elsewhere || is_harmless)
+        };
         let numbers = self.next_clients(drain.next);
         drain.next = numbers.end;
         for number in numbers.clone() {
@@ -67,10 +81,8 @@ impl Serving {
                 continue;
             }
             let connection = self.connections[number].as_mut();
-            // The one that wants the slots waits for this.
-            let asks = |one: &Connection| one.is_blocked && one.last_command == "clusterx";
             let connection =
-                connection.filter(|one| !one.is_inner() && one.has_begun() && !asks(one));
+                connection.filter(|one| !one.is_inner() && one.has_begun() && !is_passed_over(one));
             if let Some(connection) = connection {
                 connection.in_cluster.is_draining = true;
                 drain.open.push((number, connection.id));

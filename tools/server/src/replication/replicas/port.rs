@@ -88,8 +88,8 @@ pub(crate) struct Importer {
 pub(crate) enum Awaited {
     /// As many replicas.
     Replicas(usize),
-    /// The one that brings slots to the server of an ID.
-    Importer(String),
+    /// The one that brings these slots to a server.
+    Importer(Importer),
 }
 
 /// What a replica has said of itself before.

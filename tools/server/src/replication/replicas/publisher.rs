@@ -484,6 +484,8 @@ impl Publisher {
         }
         if bytes > 0 {
             let start = port.backlog().end();
+            let mut replicas = self.replicas.iter();
+            self.writer.catches_up = self.sync.is_some() || replicas.any(|one| one.fills.is_some());
             let (writer, stream) = (&mut self.writer, &mut self.stream);
             let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
             self.merge.run(
@@ -871,7 +873,7 @@ impl Publisher {
         let online = online.filter(|replica| matches!(replica.phase, Phase::Online));
         let is_meant = |replica: &&Replica| match (whom, &replica.new.said.import) {
             (Awaited::Replicas(_), None) => true,
-            (Awaited::Importer(id), Some(import)) => *id == import.id,
+            (Awaited::Importer(awaited), Some(import)) => awaited == import,
             _ => false,
         };
         let meant = online.filter(is_meant);

@@ -81,6 +81,9 @@ pub(super) struct StreamWriter {
     commands: Vec<u8>,
     parts: Vec<Part>,
     pub(super) disturbance: Option<Disturbance>,
+    /// A replica loads, or has not got all that was changed meanwhile: a key may have expired there
+    /// before a command that has it expire later, so such a key is sent as a whole.
+    pub(super) catches_up: bool,
 }
 
 /// Commands of one change, and what they are about.
@@ -109,6 +112,7 @@ impl StreamWriter {
             commands: Vec::new(),
             parts: Vec::new(),
             disturbance: None,
+            catches_up: false,
         }
     }
 
@@ -201,6 +205,9 @@ impl StreamWriter {
         };
         let (commands, mut count) = (&mut self.commands, 0);
         commands.clear();
+        if self.catches_up && matches!(fed.body, FedBody::Expire { .. }) {
+            return false;
+        }
         let is_expressed = write_change(shown_key(fed.key), &fed.body, &mut |words| {
             write_command(words, commands);
             count += 1;
@@ -264,8 +271,9 @@ impl StreamWriter {
             };
         let of = Some((Arc::clone(&stored), fed.version, resets));
         let mut is_expressed = true;
+        let may_be_gone = self.catches_up && matches!(fed.body, FedBody::Expire { .. });
         self.add(of, number, |out| {
-            is_expressed = write_change(key, &fed.body, out);
+            is_expressed = !may_be_gone && write_change(key, &fed.body, out);
         });
         if !is_expressed {
             // What was written of it is not sent.
