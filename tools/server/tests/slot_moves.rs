@@ -388,6 +388,43 @@ fn what_cannot_be_moved_is_refused_and_stays() {
 }
 
 #[test]
+fn what_is_about_all_keys_waits_or_is_refused_while_slots_move() {
+    let cluster = Cluster::apart(3, 2).with_thirds();
+    let (first, third) = (id_of(0), id_of(2));
+    let mut from = cluster.servers[0].client();
+    // Slot of hello: 866.
+    for number in 0..5000 {
+        from.ask(&["SET", &format!("{{hello}}{number}"), &"x".repeat(100)]);
+    }
+    assert_eq!(from.say("HSET {hello}h f v"), ":1");
+    assert_eq!(from.say("PEXPIRE {hello}h 100000000"), ":1");
+    let mut to = cluster.servers[2].client();
+    assert_eq!(
+        to.ask(&["CLUSTERX", "IMPORT", "866", &first]).to_string(),
+        "+OK"
+    );
+    for words in [&["FLUSHALL"][..], &["FLUSHDB"]] {
+        let reply = to.ask(words).to_string();
+        let is_over = import_of(&mut to, "phase") == "done";
+        assert!(
+            reply.starts_with("-ERR slots are brought") || is_over,
+            "{reply}"
+        );
+    }
+    wait_for_phase(&mut to, "done");
+    // None brings slots, so these are held in vain, for as long as it takes.
+    let mut asking = cluster.servers[0].client();
+    asking.send(&["CLUSTERX", "HANDOVER", "0-99", &third, "2", "1"]);
+    let mut scripted = cluster.servers[0].client();
+    scripted.say("MULTI");
+    // Slot of b: 3300, which is not held.
+    scripted.ask(&["EVAL", "return redis.call('SET', 'b', '1')", "0"]);
+    assert_eq!(scripted.say("EXEC"), "[+OK]");
+    let reply = asking.read().unwrap().to_string();
+    assert!(reply.starts_with("-ERR"), "{reply}");
+}
+
+#[test]
 fn what_has_come_of_a_source_that_goes_is_removed() {
     let mut cluster = Cluster::apart(3, 2).with_thirds();
     let mut to = cluster.servers[2].client();

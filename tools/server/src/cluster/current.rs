@@ -384,3 +384,78 @@ fn read_file(path: &Path) -> Result<Option<(String, Seen)>, MapError> {
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
     replaced_file::replace(path, text.as_bytes(), NEW_FILE_MODE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The map of a server whose slots are half of all, and the ID of the other one.
+    fn current() -> (CurrentMap, String) {
+        let member = |number: u16| super::super::map::Member {
+            id: format!("{number:040x}"),
+            host: "h".to_owned(),
+            port: number,
+            source: None,
+        };
+        let current = CurrentMap::open(None, None, ("h".to_owned(), 1)).expect("no file");
+        let map = ClusterMap::even(3, vec![member(1), member(2)]).expect("a map");
+        current.push(map, false).expect("a newer map");
+        (current, member(2).id)
+    }
+
+    fn slots() -> Arc<SlotSet> {
+        Arc::new(SlotSet::parse("0-99").expect("slots"))
+    }
+
+    #[test]
+    fn slots_are_given_away_only_for_the_question_that_holds_them() {
+        let (current, to) = current();
+        let (to, slots) = (&to[..], slots());
+        let is_not_held = |given: Result<ClusterMap, MapError>| {
+            assert!(matches!(given, Err(MapError::NotHeld(_))));
+        };
+        is_not_held(current.give_away((to, 1), 3));
+        current.hold_for(&slots, (to, 1)).expect("none are held");
+        assert!(current.hold_for(&slots, (to, 2)).is_err(), "they are held");
+        assert_eq!(current.keep(to, 1).version, 3);
+        is_not_held(current.give_away((to, 1), 3));
+        assert!(current.hold_for(&slots, (to, 1)).is_err(), "it comes late");
+        current
+            .hold_for(&slots, (to, 5))
+            .expect("it is another one");
+        // What is left of the one before holds and gives nothing.
+        current.release(to, 1);
+        is_not_held(current.give_away((to, 1), 3));
+        is_not_held(current.give_away((to, 5), 2));
+        let map = current.give_away((to, 5), 3).expect("it holds them");
+        assert_eq!(
+            (map.version, map.owner(0), map.owner(100)),
+            (4, Some(1), Some(0))
+        );
+        let (_, view) = current.now();
+        assert!(view.map == map && view.held.is_none());
+        // A question that was taken back long ago does not let a later one in again.
+        current.keep(to, 9);
+        current.keep(to, 1);
+        assert!(current.hold_for(&slots, (to, 8)).is_err());
+    }
+
+    #[test]
+    fn no_map_takes_the_place_of_another_while_slots_come() {
+        let (current, to) = current();
+        let own = format!("{:040x}", 1);
+        let map = ClusterMap {
+            version: 9,
+            ..current.now().1.map.clone()
+        };
+        assert!(current.hold(&slots(), (&own, 1)));
+        assert!(current.push(map.clone(), true).is_err());
+        current.release(&own, 1);
+        current.push(map.clone(), false).expect("it is newer");
+        // One that loses slots takes it, and gives nothing away then.
+        assert!(current.hold(&slots(), (&to, 1)));
+        let next = ClusterMap { version: 10, ..map };
+        current.push(next, false).expect("it is newer");
+        assert!(current.give_away((&to, 1), 9).is_err());
+    }
+}
