@@ -13,6 +13,7 @@ use std::time::Instant;
 use farcore_server::slot_of;
 
 use self::support::clusters::{Cluster, id_of};
+use self::support::followers::{figure, wait_for};
 use self::support::{Client, PATIENCE, Random};
 
 /// Keys of each client.
@@ -422,6 +423,69 @@ fn what_is_about_all_keys_waits_or_is_refused_while_slots_move() {
     assert_eq!(scripted.say("EXEC"), "[+OK]");
     let reply = asking.read().unwrap().to_string();
     assert!(reply.starts_with("-ERR"), "{reply}");
+}
+
+#[test]
+fn slots_are_given_away_only_when_all_has_ended_and_is_there() {
+    const BYTES: usize = 2 << 20;
+    for cores in [1, 2] {
+        let cluster = Cluster::apart(3, cores).with_thirds();
+        let third = id_of(2);
+        let mut client = cluster.servers[0].client();
+        assert_eq!(client.say("SET b 1"), "+OK");
+        let mut ticket = 0;
+        let mut hand_over = |client: &mut Client, slots: &str| {
+            ticket += 1;
+            let words = [
+                "CLUSTERX",
+                "HANDOVER",
+                slots,
+                &third,
+                "1",
+                &ticket.to_string(),
+            ];
+            client.ask(&words).to_string()
+        };
+        // One that brings the slot of b, and says how far it is without a look at what it gets.
+        let mut importer = cluster.servers[0].client();
+        let wanted = format!("{third} 3300");
+        let reply = importer.ask(&["REPLCONF", "farcore-import", &wanted]);
+        assert_eq!(reply.to_string(), "+OK");
+        importer.send(&["PSYNC", "?", "-1"]);
+        importer.send(&["REPLCONF", "ACK", "1"]);
+        wait_for(&mut client, "all is read for it", |client| {
+            figure(client, "served_full_syncs") == "1"
+        });
+        assert_eq!(client.say("SET b 2"), "+OK");
+        let reply = hand_over(&mut client, "3300");
+        assert!(reply.contains("has not got all changes"), "{reply}");
+        assert_eq!(client.say("SET b 3"), "+OK");
+        importer.send(&["REPLCONF", "ACK", "1000000000"]);
+        // It brings no other slots.
+        let reply = hand_over(&mut client, "3299-3300");
+        assert!(reply.contains("has not got all changes"), "{reply}");
+        // A command that has begun, on the way.
+        let mut slow = cluster.servers[0].client();
+        slow.write(format!("*3\r\n$3\r\nSET\r\n$1\r\nb\r\n${BYTES}\r\n").as_bytes());
+        slow.write(&vec![b'x'; BYTES / 2]);
+        let begun = Instant::now();
+        let blocks = |client: &mut Client| {
+            let list = client.ask(&["CLIENT", "LIST"]).text();
+            list.lines().any(|line| line.contains("cmd=set"))
+        };
+        while !blocks(&mut client) {
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        let reply = hand_over(&mut client, "3300");
+        assert!(reply.contains("a command that has begun before"), "{reply}");
+        slow.write(&vec![b'x'; BYTES / 2]);
+        slow.write(b"\r\n");
+        assert_eq!(slow.read().unwrap().to_string(), "+OK");
+        let reply = hand_over(&mut client, "3300");
+        assert!(reply.starts_with("\"version 2"), "{reply}");
+        let moved = format!("-MOVED 3300 {}", cluster.address(2));
+        assert_eq!(client.say("GET b"), moved);
+    }
 }
 
 #[test]
