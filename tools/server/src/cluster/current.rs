@@ -444,18 +444,16 @@ mod tests {
     fn no_map_takes_the_place_of_another_while_slots_come() {
         let (current, to) = current();
         let own = format!("{:040x}", 1);
-        let map = ClusterMap {
-            version: 9,
-            ..current.now().1.map.clone()
-        };
+        let mut map = current.now().1.map.clone();
+        map.version = 9;
         assert!(current.hold(&slots(), (&own, 1)));
         assert!(current.push(map.clone(), true).is_err());
         current.release(&own, 1);
         current.push(map.clone(), false).expect("it is newer");
         // One that loses slots takes it, and gives nothing away then.
         assert!(current.hold(&slots(), (&to, 1)));
-        let next = ClusterMap { version: 10, ..map };
-        current.push(next, false).expect("it is newer");
+        map.version = 10;
+        current.push(map, false).expect("it is newer");
         assert!(current.give_away((&to, 1), 9).is_err());
     }
 }
