@@ -47,8 +47,8 @@ pub(super) struct ReplicaArguments {
     /// User of the password [default: the default user]
     #[arg(long, value_name = "NAME", requires = "replica_auth_file")]
     replica_user: Option<String>,
-    /// Bytes of the stream of changes that are kept for replicas whose link breaks; `CONFIG SET
-    /// repl-backlog-size` changes it [default: 16MiB]
+    /// Bytes of the stream of changes that are kept for replicas whose link breaks, 1B or more;
+    /// `CONFIG SET repl-backlog-size` changes it [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_backlog)]
     replica_backlog: Option<u64>,
     /// File with the authorities of the certificate of the server that is followed; PEM: links to

@@ -100,7 +100,8 @@ pub(crate) fn commands() -> BTreeSet<String> {
             let name = name.strip_prefix("farcore-")?.strip_suffix(".1")?;
             let name = name.replace('-', " ");
             // Names with a hyphen of their own.
-            Some(name.replace("forget lost", "forget-lost"))
+            let name = name.replace("forget lost", "forget-lost");
+            Some(name.replace("move slots", "move-slots"))
         })
         // Hidden, so without a page.
         .chain([String::from("run-one")])
