@@ -116,8 +116,8 @@ impl CurrentMap {
         });
     }
 
-    /// Has commands of slots wait, since these are to be the server's of an ID by a ticket. False if
-    /// others do.
+    /// Has commands of slots wait, since these are to be the server's of an ID by a ticket. False
+    /// if others do.
     pub(crate) fn hold(&self, slots: &Arc<SlotSet>, (to, ticket): (&str, u64)) -> bool {
         let mut is_held = false;
         self.replace(|view| {
