@@ -5,7 +5,8 @@
 mod support;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -388,41 +389,112 @@ fn what_cannot_be_moved_is_refused_and_stays() {
     assert_eq!(to.say("GET a"), "\"1\"");
 }
 
+/// Has the first server of a map be one that replies the same to all, or nothing.
+fn with_liar(cluster: &Cluster, reply: &'static [u8]) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let map = cluster.servers[2].client().ask(&["CLUSTERX", "MAP"]).text();
+    let (version, nodes) = map.split_once('\n').unwrap();
+    let version: u64 = version.strip_prefix("version ").unwrap().parse().unwrap();
+    let before = nodes.lines().next().unwrap().split(' ').nth(2).unwrap();
+    let nodes = nodes.replacen(before, &port.to_string(), 1);
+    let next = (version + 1).to_string();
+    let words = ["CLUSTERX", "SETNODES", &nodes, &next];
+    let pushed = cluster.servers[2].client().ask(&words);
+    assert_eq!(pushed.to_string(), "+OK");
+    // It ends with the test.
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(reply);
+            kept.push(stream);
+        }
+    });
+}
+
 #[test]
-fn what_is_about_all_keys_waits_or_is_refused_while_slots_move() {
+fn a_source_that_is_silent_or_lies_is_named_and_changes_nothing() {
     let cluster = Cluster::apart(3, 2).with_thirds();
-    let (first, third) = (id_of(0), id_of(2));
-    let mut from = cluster.servers[0].client();
-    // Slot of hello: 866.
-    for number in 0..5000 {
-        from.ask(&["SET", &format!("{{hello}}{number}"), &"x".repeat(100)]);
-    }
-    assert_eq!(from.say("HSET {hello}h f v"), ":1");
-    assert_eq!(from.say("PEXPIRE {hello}h 100000000"), ":1");
     let mut to = cluster.servers[2].client();
-    assert_eq!(
-        to.ask(&["CLUSTERX", "IMPORT", "866", &first]).to_string(),
-        "+OK"
-    );
+    assert_eq!(to.say("SET a 1"), "+OK");
+    let import = ["CLUSTERX", "IMPORT", "866", &id_of(0)];
+    let wait_for_end = |client: &mut Client| {
+        let begun = Instant::now();
+        while import_of(client, "phase") != "failed" {
+            assert!(begun.elapsed() < PATIENCE);
+            thread::yield_now();
+        }
+        import_of(client, "error")
+    };
+    for (reply, error) in [
+        (&b"-ERR no\r\n"[..], "the source refuses PING: ERR no"),
+        (b"+PONG\r\n$5\r\nhello\r\n", ""),
+        (b"+PONG\r\n$99999999999\r\n", ""),
+        (b"+PONG\r\n$20\r\nversion 18446744073709551615\n\r\n", ""),
+        (b"+PONG\r\n+OK\r\n", "OK"),
+    ] {
+        with_liar(&cluster, reply);
+        assert_eq!(to.ask(&import).to_string(), "+OK");
+        let said = wait_for_end(&mut to);
+        assert!(said.contains(error) && !said.is_empty(), "{said}");
+    }
+    // While one is asked that says nothing, all keys are not removed, and others are not brought.
+    with_liar(&cluster, b"");
+    assert_eq!(to.ask(&import).to_string(), "+OK");
     for words in [&["FLUSHALL"][..], &["FLUSHDB"]] {
         let reply = to.ask(words).to_string();
-        let is_over = import_of(&mut to, "phase") == "done";
-        assert!(
-            reply.starts_with("-ERR slots are brought") || is_over,
-            "{reply}"
-        );
+        assert!(reply.starts_with("-ERR slots are brought"), "{reply}");
     }
-    wait_for_phase(&mut to, "done");
-    // None brings slots, so these are held in vain, for as long as it takes.
+    let reply = to.ask(&import).to_string();
+    assert!(reply.starts_with("-ERR other slots are brought"), "{reply}");
+    assert_eq!(to.ask(&["CLUSTERX", "CANCEL"]).to_string(), "+OK");
+    assert_eq!(wait_for_end(&mut to), "it was stopped");
+    assert_eq!(to.say("GET a"), "\"1\"");
+    assert_eq!(to.say("FLUSHALL"), "+OK");
+}
+
+#[test]
+fn scripts_wait_while_slots_change_their_owner() {
+    let cluster = Cluster::apart(3, 2).with_thirds();
+    let third = id_of(2);
+    let mut queued = cluster.servers[0].client();
+    queued.say("MULTI");
+    // Slot of b: 3300, which is not held; but a script may name any key.
+    queued.ask(&["EVAL", "return redis.call('SET', 'b', '1')", "0"]);
+    let mut client = cluster.servers[0].client();
     let mut asking = cluster.servers[0].client();
-    asking.send(&["CLUSTERX", "HANDOVER", "0-99", &third, "2", "1"]);
-    let mut scripted = cluster.servers[0].client();
-    scripted.say("MULTI");
-    // Slot of b: 3300, which is not held.
-    scripted.ask(&["EVAL", "return redis.call('SET', 'b', '1')", "0"]);
-    assert_eq!(scripted.say("EXEC"), "[+OK]");
+    // None brings slots, so these are held in vain, for as long as that takes.
+    asking.send(&["CLUSTERX", "HANDOVER", "0-99", &third, "1", "1"]);
+    let begun = Instant::now();
+    while !client
+        .ask(&["CLIENT", "LIST"])
+        .text()
+        .contains("cmd=clusterx")
+    {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    queued.send(&["EXEC"]);
+    let mut script = cluster.servers[0].client();
+    script.send(&["EVAL", "return 1", "0"]);
+    let mut flush = cluster.servers[0].client();
+    flush.send(&["FLUSHALL"]);
+    while !client
+        .ask(&["INFO", "clients"])
+        .text()
+        .contains("blocked_clients:3")
+    {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    // One of a slot that is not held goes on.
+    assert_eq!(client.say("SET b 2"), "+OK");
     let reply = asking.read().unwrap().to_string();
-    assert!(reply.starts_with("-ERR"), "{reply}");
+    assert!(
+        reply.starts_with("-ERR the slots are not given away"),
+        "{reply}"
+    );
+    assert_eq!(queued.read().unwrap().to_string(), "[+OK]");
+    assert_eq!(script.read().unwrap().to_string(), ":1");
+    assert_eq!(flush.read().unwrap().to_string(), "+OK");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
+use bytesize::ByteSize;
 use clap::Args;
 use farcore_command::outputs::print;
 use farcore_server::SlotSet;
@@ -14,6 +15,8 @@ use super::server::{Access, Servers, address_of};
 
 /// How often the new owner is asked how far it is.
 const ASK: Duration = Duration::from_millis(200);
+/// How often it is shown while nothing but bytes change.
+const SHOW: Duration = Duration::from_secs(5);
 
 fn parse_slots(text: &str) -> Result<SlotSet, String> {
     SlotSet::parse(text)
@@ -85,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         address_of(source),
         address_of(target)
     ))?;
-    let mut shown = String::new();
+    let (mut shown, mut since) = (String::new(), Instant::now());
     loop {
         let text = server.ask(&["CLUSTERX", "IMPORTS"])?;
         let figure = |name: &str| {
@@ -94,10 +97,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
             line.unwrap_or_default().to_owned()
         };
         let phase = figure("phase");
-        let line = format!("{phase}: {} bytes loaded", figure("loaded_bytes"));
-        if line != shown {
-            print(&line)?;
-            shown = line;
+        if phase != shown || since.elapsed() >= SHOW {
+            let loaded = ByteSize(figure("loaded_bytes").parse().unwrap_or(0));
+            print(format_args!("{phase}: {loaded} loaded"))?;
+            (shown, since) = (phase.clone(), Instant::now());
         }
         match &phase[..] {
             "done" => break,

@@ -188,7 +188,7 @@ impl<'a> Servers<'a> {
                     )
                 }
                 Ok(_) => {}
-                Err(error) => print(format_args!("not asked for its map: {error:#}"))?,
+                Err(error) => print(format_args!("its map was not read: {error:#}"))?,
             }
         }
         Ok(servers)

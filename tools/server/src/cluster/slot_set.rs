@@ -55,13 +55,6 @@ impl SlotSet {
         self.words[word] & bit != 0
     }
 
-    /// True if both have a slot.
-    #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
-        let words = self.words.iter().zip(other.words.iter());
-        words.into_iter().any(|(one, other)| one & other != 0)
-    }
-
     /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -135,15 +128,10 @@ mod tests {
             assert_eq!(slots.len(), count);
             assert_eq!(SlotSet::parse(shown).as_ref(), Ok(&slots));
         }
+        let of = |text: &str| SlotSet::parse(text).expect("slots");
+        assert!(!of("64").contains(0) && of("64").contains(64) && SlotSet::new().is_empty());
         for wrong in ["", " ", "16384", "5-3", "a", "1-", "-1", "1-2-3", "65536"] {
             assert!(SlotSet::parse(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn sets_meet_where_both_have_a_slot() {
-        let of = |text: &str| SlotSet::parse(text).expect("slots");
-        assert!(of("0-99").meets(&of("99 200")) && !of("0-99").meets(&of("100-200")));
-        assert!(!of("64").contains(0) && of("64").contains(64) && SlotSet::new().is_empty());
     }
 }

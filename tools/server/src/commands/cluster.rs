@@ -1,7 +1,8 @@
 //! Commands of a server that is a part of a cluster: `CLUSTER`, with the replies of Redis, and
 //! `CLUSTERX`, by which another program pushes the map, as to Apache kvrocks.
 //!
-//! Servers say nothing to each other, so what changes a Redis Cluster from within is refused.
+//! Servers agree on no map, so what changes a Redis Cluster from within is refused. How slots move
+//! stands in `slot_moves.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -98,7 +99,7 @@ pub(super) fn readwrite(call: &mut Call<'_>) -> Result {
     Ok(call.ok())
 }
 
-/// No slot moves while it is served, so no client is asked to send this.
+/// Slots move at one moment, with all of their keys, so no client is sent `ASK`.
 pub(super) fn asking(call: &mut Call<'_>) -> Result {
     check_enabled(call)?;
     Ok(call.ok())

@@ -11,7 +11,7 @@ use crate::cores::message::ArrivalKind;
 use crate::options::SourceAddress;
 use crate::replication::history::StreamId;
 use crate::replication::link;
-use crate::replication::replicas::port::{Awaited, Importer, NewReplica, Wish};
+use crate::replication::replicas::port::{Importer, NewReplica, Whom, Wish};
 use crate::replication::replicas::publisher;
 use crate::replication::wire::Wire;
 use crate::resp::Writer;
@@ -203,7 +203,7 @@ pub(super) fn wait(call: &mut Call<'_>) -> Result {
         let count = match publisher::start(&shared) {
             Ok(()) => {
                 let mut answers = CoreAnswers::new();
-                let whom = Awaited::Replicas(replicas);
+                let whom = Whom::Replicas(replicas);
                 publisher::wait(&shared, (whom, until), answers.expect());
                 loop {
                     if let Some(count) = answers.take_one() {

@@ -15,7 +15,7 @@ use crate::cores::answers::CoreAnswers;
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::replication::imports::ImportPhase;
-use crate::replication::replicas::port::{Awaited, Importer};
+use crate::replication::replicas::port::{Importer, Whom};
 use crate::replication::replicas::publisher;
 use crate::replication::{import, slot_purge};
 use crate::resp::Writer;
@@ -209,7 +209,7 @@ async fn give(
     }
     publisher::start(shared).map_err(|error| error.to_string())?;
     let mut answers = CoreAnswers::new();
-    let whom = Awaited::Importer(Importer {
+    let whom = Whom::Importer(Importer {
         id: to.to_owned(),
         slots,
     });

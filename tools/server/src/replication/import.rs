@@ -66,7 +66,7 @@ enum ImportError {
     Purge(io::Error),
     #[error("the other server does not give them away: {0}")]
     Refused(String),
-    #[error("the map of the cluster has changed meanwhile: {0}")]
+    #[error("the servers go by different maps: {0}")]
     Map(String),
     /// What has come must stay.
     #[error(
@@ -222,9 +222,11 @@ impl Import {
 
     fn bring(&mut self) -> Result<(), ImportError> {
         let map = self.ask_map()?;
-        if map.version != self.version {
+        let owner = map.place_of(&self.source.id);
+        let has_all = self.slots.iter().all(|slot| map.owner(slot) == owner);
+        if map.version != self.version || owner.is_none() || !has_all {
             return Err(ImportError::Map(format!(
-                "the other server goes by version {}, this one by {}",
+                "the other server goes by another map, of version {}; that of this one has version {}",
                 map.version, self.version
             )));
         }

@@ -31,14 +31,13 @@ const OF_STATE: &[&str] = &["WRONGTYPE", "NOGROUP", "BUSYGROUP", "BUSYKEY"];
 enum Kind {
     /// It is passed on.
     Plain,
-    /// It shows that the source is there.
+    /// It changes nothing here: it shows that the source is there, or is about keys that are not
+    /// wanted.
     Nothing,
     /// The source wants to know the position.
     Question,
     /// It is about what the server does not have, and no data.
     PassedOver,
-    /// It is about keys that are not wanted.
-    Foreign,
     Select(u64),
     Begin,
     End,
@@ -222,7 +221,7 @@ impl Stream {
         };
         match filter.wants(name, &self.arguments, input) {
             Wanted::Yes => Ok(Kind::Plain),
-            Wanted::No => Ok(Kind::Foreign),
+            Wanted::No => Ok(Kind::Nothing),
             Wanted::Unknown => Err(LinkError::Unknown {
                 command: shown(&String::from_utf8_lossy(name)),
                 reason: "it is about all keys, and some slots are brought".to_owned(),
@@ -275,13 +274,10 @@ impl Stream {
             Kind::Select(database) => self.read.database = database,
             Kind::Question => self.asked_at = Some(self.read.offset),
             Kind::PassedOver => self.passed_over += 1,
-            Kind::Plain | Kind::Nothing | Kind::Foreign => {}
+            Kind::Plain | Kind::Nothing => {}
         }
         let after = (!self.is_in_transaction).then_some(self.read);
-        if matches!(
-            kind,
-            Kind::Nothing | Kind::Question | Kind::PassedOver | Kind::Foreign
-        ) {
+        if matches!(kind, Kind::Nothing | Kind::Question | Kind::PassedOver) {
             match (self.under_way.back_mut(), after) {
                 (_, None) => {}
                 (Some(last), after) => last.after = after,

@@ -85,7 +85,7 @@ pub(crate) struct Importer {
 
 /// Whom a client waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Awaited {
+pub(crate) enum Whom {
     /// As many replicas.
     Replicas(usize),
     /// The one that brings these slots to a server.
@@ -120,7 +120,7 @@ pub(crate) enum Order {
     Serve(NewReplica),
     /// Answer how many replicas have the stream up to now, once these are enough or it is late.
     Wait {
-        whom: Awaited,
+        whom: Whom,
         until: Option<Instant>,
         answer: Answers<usize>,
     },

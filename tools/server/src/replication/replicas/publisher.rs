@@ -20,7 +20,7 @@ use farcore::Version;
 
 use super::super::source::write_command;
 use super::merge::{Merge, MergeError};
-use super::port::{Awaited, NewReplica, Order, Wish};
+use super::port::{NewReplica, Order, Whom, Wish};
 use super::reader::{Answer, ReadError, Reader};
 use super::replica::{Phase, Replica, ReplicaError};
 use super::sync::{Finished, Sync, SyncError};
@@ -77,7 +77,7 @@ pub(crate) fn serve(shared: &Shared, replica: NewReplica) {
 /// Answers how many replicas have the stream up to now, once these are enough or it is late.
 pub(crate) fn wait(
     shared: &Shared,
-    (whom, until): (Awaited, Option<Instant>),
+    (whom, until): (Whom, Option<Instant>),
     answer: Answers<usize>,
 ) {
     let order = Order::Wait {
@@ -111,7 +111,7 @@ pub(crate) fn relay(shared: &Shared) {
 /// A client that waits until replicas have the stream.
 #[derive(Debug)]
 struct Waiter {
-    whom: Awaited,
+    whom: Whom,
     until: Option<Instant>,
     stage: Stage,
     answer: Answers<usize>,
@@ -829,7 +829,7 @@ impl Publisher {
         is_busy
     }
 
-    fn add_waiter(&mut self, whom: Awaited, until: Option<Instant>, answer: Answers<usize>) {
+    fn add_waiter(&mut self, whom: Whom, until: Option<Instant>, answer: Answers<usize>) {
         let stage = match self.mode {
             // All that was answered before is noted.
             Mode::Own => Stage::Taken(self.noted()),
@@ -868,12 +868,12 @@ impl Publisher {
     }
 
     /// How many of those that are waited for have the stream up to a byte.
-    fn count_with(&self, whom: &Awaited, end: u64) -> usize {
+    fn count_with(&self, whom: &Whom, end: u64) -> usize {
         let online = self.replicas.iter();
         let online = online.filter(|replica| matches!(replica.phase, Phase::Online));
         let is_meant = |replica: &&Replica| match (whom, &replica.new.said.import) {
-            (Awaited::Replicas(_), None) => true,
-            (Awaited::Importer(awaited), Some(import)) => awaited == import,
+            (Whom::Replicas(_), None) => true,
+            (Whom::Importer(awaited), Some(import)) => awaited == import,
             _ => false,
         };
         let meant = online.filter(is_meant);
@@ -896,8 +896,8 @@ impl Publisher {
             let is_late = waiter.until.is_some_and(|until| until <= now);
             let is_awaited = !matches!(waiter.stage, Stage::Acknowledged(_));
             let enough = match waiter.whom {
-                Awaited::Replicas(count) => count,
-                Awaited::Importer(_) => 1,
+                Whom::Replicas(count) => count,
+                Whom::Importer(_) => 1,
             };
             let is_done = is_late || !is_awaited && count >= enough;
             if is_done {

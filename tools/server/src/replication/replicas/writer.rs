@@ -495,3 +495,29 @@ fn select(selected: &mut Option<u8>, number: u8, stream: &mut Vec<u8>) {
         write_command(&[b"SELECT", number.to_string().as_bytes()], stream);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_whose_time_changes_while_a_replica_catches_up_is_sent_as_a_whole() {
+        let change = |version, body| Fed {
+            version,
+            key: b"k",
+            has_more: false,
+            body,
+        };
+        for expiry_ms in [Some(9), None] {
+            let changes = [change(1, FedBody::Expire { expiry_ms })];
+            for catches_up in [false, true] {
+                let (mut writer, mut stream) = (StreamWriter::new(0), Vec::new());
+                writer.catches_up = catches_up;
+                writer.group(&changes, (&mut stream, 0), &mut []);
+                assert_eq!(stream.is_empty(), catches_up);
+                let wanted = writer.take_wanted();
+                assert_eq!(wanted.as_deref(), catches_up.then_some(&b"k"[..]));
+            }
+        }
+    }
+}
