@@ -134,6 +134,17 @@ pub fn run_local<T>(work: impl Future<Output = T>) -> io::Result<T> {
     Ok(executor.run(or(work, wake_timer.beat())))
 }
 
+/// Starts a task on the calling thread's executor. Returns what waits for its end.
+///
+/// # Panics
+/// Outside an executor.
+pub fn spawn_task(work: impl Future<Output = ()> + 'static) -> impl Future<Output = ()> {
+    let task = spawn(work).detach();
+    async move {
+        let _ = task.await;
+    }
+}
+
 /// Waits, on the calling executor.
 ///
 /// # Panics

@@ -1,40 +1,43 @@
 //! An initiator: async calls over one endpoint, for code that is not a shard.
 //!
 //! Owns the endpoint, a registered scratch region and the buffers allocated from it. Any number of
-//! calls may be in flight on one thread. Each poll of a call processes the completions of all, so
-//! any executor works, and so does a plain loop.
+//! calls may be in flight. Each poll of a call processes the completions of all, so any executor
+//! works, and so does a plain loop. If the endpoint may move between threads, so may the initiator,
+//! and many threads may share it.
 //!
 //! - I1: a buffer stays with its entry from the post until the completion, even if its call is
 //!   dropped.
 //! - I2: an entry ends once: its call takes it, or it is freed at its completion if the call was
 //!   dropped.
 //! - I3: the doorbell is rung for all posted requests before a call waits or fails.
-//! - I4: no borrow is held across an await.
+//! - I4: the lock is held for a few steps and polls of the endpoint: never across an await.
+//! - I5: a call that names a session posts nothing on a queue pair that was renewed for another.
 //!
 //! A waiting call polls the endpoint and wakes itself. This suits work that is short compared with
-//! a round trip, or a core that polls anyway. A call waits, rather than fails, while the queue or
-//! the scratch memory is full; a call that is neither polled nor dropped keeps its buffers.
+//! a round trip, or a core that polls anyway. With [`InitiatorOptions::is_driven`] it only
+//! registers its waker instead, and a thread of the owner calls [`Initiator::drive`]. A call waits,
+//! rather than fails, while the queue or the scratch memory is full; a call that is neither polled
+//! nor dropped keeps its buffers.
 
 #![allow(unsafe_code)] // copies into and out of scratch memory that no request names
 
 mod batch;
 mod error;
 
-use std::cell::RefCell;
 use std::future::poll_fn;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use farcore_tuning::Clock;
 
-use self::batch::{Add, Batch, Reads, Swaps, Write};
+use self::batch::{Add, Batch, Reads, Swaps, Writes};
 use crate::fabric::{Endpoint, PostError, QueuePairState};
 use crate::landing::{Landing, LandingOptions, LandingPool};
 use crate::memory;
 use crate::region::{Lock, Region, RegionOptions};
 use crate::work::{Completion, LocalKey, LocalSlice, RemoteSlice, Status, WorkId, WorkRequest};
 
-pub use self::batch::{CompareAndSwap, ReadInto};
+pub use self::batch::{CompareAndSwap, ReadInto, WriteFrom};
 pub use self::error::{InitiatorError, ScratchError};
 
 const COMPLETIONS_PER_POLL: usize = 32;
@@ -52,6 +55,8 @@ pub struct InitiatorOptions {
     pub longest_bytes: u32,
     /// Whether scratch memory is locked.
     pub lock: Lock,
+    /// Whether [`Initiator::drive`] processes completions, rather than each waiting call.
+    pub is_driven: bool,
 }
 
 impl Default for InitiatorOptions {
@@ -60,16 +65,54 @@ impl Default for InitiatorOptions {
             scratch_bytes: 2 << 20,
             longest_bytes: 512 << 10,
             lock: Lock::Try,
+            is_driven: false,
         }
     }
 }
 
-/// An endpoint with async calls, for one thread.
+/// What [`Initiator::drive`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Driven {
+    /// Requests that completed.
+    pub completed: usize,
+    /// Requests that have not.
+    pub outstanding: usize,
+}
+
+/// Requests of one queue pair so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Requests posted.
+    pub posted: u64,
+    /// Requests that have completed: the first ones, since a queue pair keeps their order.
+    pub completed: u64,
+}
+
+/// A queue pair, and the session that a call belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueOf {
+    /// The queue pair.
+    pub queue: usize,
+    /// The session for which the queue pair must have been renewed; `None` for any.
+    pub session: Option<u64>,
+}
+
+impl From<usize> for QueueOf {
+    fn from(queue: usize) -> Self {
+        Self {
+            queue,
+            session: None,
+        }
+    }
+}
+
+/// An endpoint with async calls.
 #[derive(Debug)]
 pub struct Initiator<E> {
-    inner: RefCell<Inner<E>>,
+    inner: Mutex<Inner<E>>,
     clock: Clock,
     longest_bytes: u32,
+    is_driven: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +124,15 @@ struct Inner<E> {
     entries: Vec<Entry>,
     /// The first free entry.
     free: u32,
+    /// The session for which each queue pair was renewed.
+    sessions: Vec<Option<u64>>,
+    counts: Vec<Counts>,
+    /// Calls that wait for room.
+    starved: Vec<Waker>,
+    /// Whether a buffer was freed since a call last starved.
+    has_freed: bool,
+    /// Calls to be woken once the lock is released.
+    woken: Vec<Waker>,
     completions: [Completion; COMPLETIONS_PER_POLL],
 }
 
@@ -89,14 +141,22 @@ struct Inner<E> {
 struct Entry {
     /// The next entry of the same call, or the next free one.
     next: u32,
+    queue: usize,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
     Free,
-    InFlight { buffer: Landing, wanted: bool },
-    Done { buffer: Landing, status: Status },
+    InFlight {
+        buffer: Landing,
+        wanted: bool,
+        waker: Option<Waker>,
+    },
+    Done {
+        buffer: Landing,
+        status: Status,
+    },
 }
 
 impl<E: Endpoint> Initiator<E> {
@@ -123,6 +183,11 @@ impl<E: Endpoint> Initiator<E> {
             large_bytes: u64::from((bytes / 2).max(longest_bytes.next_multiple_of(8 << 10))),
         });
         let inner = Inner {
+            sessions: vec![None; endpoint.queues()],
+            counts: vec![Counts::default(); endpoint.queues()],
+            starved: Vec::new(),
+            has_freed: false,
+            woken: Vec::new(),
             endpoint,
             key,
             region,
@@ -132,10 +197,15 @@ impl<E: Endpoint> Initiator<E> {
             completions: [Completion::NONE; COMPLETIONS_PER_POLL],
         };
         Ok(Self {
-            inner: RefCell::new(inner),
+            inner: Mutex::new(inner),
             clock: Clock::new(),
             longest_bytes,
+            is_driven: options.is_driven,
         })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<E>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The longest single transfer, in bytes.
@@ -147,25 +217,62 @@ impl<E: Endpoint> Initiator<E> {
     /// The state of a queue pair; `None` if the index is out of range.
     #[must_use]
     pub fn state(&self, queue: usize) -> Option<QueuePairState> {
-        let inner = self.inner.borrow();
+        let inner = self.inner();
         (queue < inner.endpoint.queues()).then(|| inner.endpoint.state(queue))
     }
 
     /// Processes completions and renews a queue pair if it is drained. Returns its state
     /// afterwards.
     pub fn renew(&self, queue: usize) -> Option<QueuePairState> {
-        let inner = &mut *self.inner.borrow_mut();
-        inner.take_in(self.clock.now_ns());
-        (queue < inner.endpoint.queues()).then(|| {
-            inner.endpoint.renew(queue);
-            inner.endpoint.state(queue)
-        })
+        let (state, woken) = {
+            let inner = &mut *self.inner();
+            inner.take_in(self.clock.now_ns());
+            let state = (queue < inner.endpoint.queues()).then(|| {
+                inner.endpoint.renew(queue);
+                inner.endpoint.state(queue)
+            });
+            (state, std::mem::take(&mut inner.woken))
+        };
+        woken.into_iter().for_each(Waker::wake);
+        state
+    }
+
+    /// As [`Initiator::renew`]; from now on the queue pair belongs to a session. Connections that
+    /// are offered from another session must be offered after this.
+    pub fn renew_for(&self, queue: usize, session: u64) -> Option<QueuePairState> {
+        if let Some(own) = self.inner().sessions.get_mut(queue) {
+            *own = Some(session);
+        }
+        self.renew(queue)
+    }
+
+    /// What a queue pair has posted and completed.
+    #[must_use]
+    pub fn counts(&self, queue: usize) -> Counts {
+        self.inner().counts.get(queue).copied().unwrap_or_default()
+    }
+
+    /// Processes completions and wakes the calls that they end. `wakers` is empty, and kept by the
+    /// caller for its capacity. Cost: a poll of the endpoint.
+    pub fn drive(&self, wakers: &mut Vec<Waker>) -> Driven {
+        let driven = {
+            let inner = &mut *self.inner();
+            let completed = inner.take_in(self.clock.now_ns());
+            std::mem::swap(&mut inner.woken, wakers);
+            Driven {
+                completed,
+                outstanding: inner.endpoint.outstanding(),
+            }
+        };
+        // A waker may poll its call at once, which takes the lock.
+        wakers.drain(..).for_each(Waker::wake);
+        driven
     }
 
     /// Gives access to the endpoint, to connect or inspect it. Posting or polling there loses
     /// completions, and `act` must not call the initiator.
     pub fn with_endpoint<T>(&self, act: impl FnOnce(&mut E) -> T) -> T {
-        act(&mut self.inner.borrow_mut().endpoint)
+        act(&mut self.inner().endpoint)
     }
 
     /// Reads far memory. Cost: one round trip.
@@ -174,11 +281,11 @@ impl<E: Endpoint> Initiator<E> {
     /// [`InitiatorError`]; the contents of `into` are then unspecified.
     pub async fn read(
         &self,
-        queue: usize,
+        queue: impl Into<QueueOf>,
         remote: RemoteSlice,
         into: &mut [u8],
     ) -> Result<(), InitiatorError> {
-        self.perform(queue, Reads(&mut [ReadInto { remote, into }]))
+        self.perform(queue.into(), Reads(&mut [ReadInto { remote, into }]))
             .await
     }
 
@@ -189,10 +296,10 @@ impl<E: Endpoint> Initiator<E> {
     /// The first [`InitiatorError`].
     pub async fn read_many(
         &self,
-        queue: usize,
+        queue: impl Into<QueueOf>,
         reads: &mut [ReadInto<'_>],
     ) -> Result<(), InitiatorError> {
-        self.perform(queue, Reads(reads)).await
+        self.perform(queue.into(), Reads(reads)).await
     }
 
     /// Writes far memory. Cost: one round trip. If the call is dropped, the write may still be
@@ -202,11 +309,23 @@ impl<E: Endpoint> Initiator<E> {
     /// [`InitiatorError`]; part of the data may have been written.
     pub async fn write(
         &self,
-        queue: usize,
+        queue: impl Into<QueueOf>,
         remote: RemoteSlice,
         from: &[u8],
     ) -> Result<(), InitiatorError> {
-        self.perform(queue, Write { remote, from }).await
+        self.write_many(queue, &[WriteFrom { remote, from }]).await
+    }
+
+    /// Writes many places, in order. Cost: as for [`Initiator::read_many`].
+    ///
+    /// # Errors
+    /// The first [`InitiatorError`]; other writes may have been performed.
+    pub async fn write_many(
+        &self,
+        queue: impl Into<QueueOf>,
+        writes: &[WriteFrom<'_>],
+    ) -> Result<(), InitiatorError> {
+        self.perform(queue.into(), Writes(writes)).await
     }
 
     /// Stores `desired` in a far word if it equals `expected`. Returns the old value. Cost: one
@@ -216,7 +335,7 @@ impl<E: Endpoint> Initiator<E> {
     /// [`InitiatorError`]; if the queue pair failed, the operation may have been performed.
     pub async fn compare_and_swap(
         &self,
-        queue: usize,
+        queue: impl Into<QueueOf>,
         remote: RemoteSlice,
         expected: u64,
         desired: u64,
@@ -238,11 +357,11 @@ impl<E: Endpoint> Initiator<E> {
     /// The first [`InitiatorError`]; other swaps may have been performed.
     pub async fn compare_and_swap_many(
         &self,
-        queue: usize,
+        queue: impl Into<QueueOf>,
         swaps: &[CompareAndSwap],
         old: &mut [u64],
     ) -> Result<(), InitiatorError> {
-        self.perform(queue, Swaps { swaps, old }).await
+        self.perform(queue.into(), Swaps { swaps, old }).await
     }
 
     /// Adds to a far word, wrapping. Returns the old value. Cost: one round trip.
@@ -251,7 +370,7 @@ impl<E: Endpoint> Initiator<E> {
     /// [`InitiatorError`]; if the queue pair failed, the operation may have been performed.
     pub async fn fetch_add(
         &self,
-        queue: usize,
+        queue: impl Into<QueueOf>,
         remote: RemoteSlice,
         addend: u64,
     ) -> Result<u64, InitiatorError> {
@@ -261,12 +380,13 @@ impl<E: Endpoint> Initiator<E> {
             addend,
             old: &mut old,
         };
-        self.perform(queue, add).await?;
+        self.perform(queue.into(), add).await?;
         Ok(old)
     }
 
-    async fn perform(&self, queue: usize, mut batch: impl Batch) -> Result<(), InitiatorError> {
-        let queues = self.inner.borrow().endpoint.queues();
+    async fn perform(&self, of: QueueOf, mut batch: impl Batch) -> Result<(), InitiatorError> {
+        let queue = of.queue;
+        let queues = self.inner().endpoint.queues();
         if queue >= queues {
             return Err(InitiatorError::NoQueue { queue, queues });
         }
@@ -277,15 +397,15 @@ impl<E: Endpoint> Initiator<E> {
         }
         let mut call = Call {
             initiator: self,
-            queue,
+            of,
             first: NONE,
             last: NONE,
             begun: 0,
             landed: 0,
         };
         poll_fn(|context| {
-            let done = call.step(&mut batch);
-            if done.is_pending() {
+            let done = call.step(&mut batch, context);
+            if done.is_pending() && !self.is_driven {
                 context.waker().wake_by_ref();
             }
             done
@@ -297,7 +417,7 @@ impl<E: Endpoint> Initiator<E> {
 /// A call in flight: the list of its requests that have not ended, oldest first.
 struct Call<'a, E: Endpoint> {
     initiator: &'a Initiator<E>,
-    queue: usize,
+    of: QueueOf,
     first: u32,
     last: u32,
     begun: usize,
@@ -305,13 +425,33 @@ struct Call<'a, E: Endpoint> {
 }
 
 impl<E: Endpoint> Call<'_, E> {
-    fn step(&mut self, batch: &mut impl Batch) -> Poll<Result<(), InitiatorError>> {
-        let inner = &mut *self.initiator.inner.borrow_mut();
+    fn step(
+        &mut self,
+        batch: &mut impl Batch,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), InitiatorError>> {
+        let (done, starved) = {
+            let inner = &mut *self.initiator.inner();
+            let done = self.step_within(inner, batch, context);
+            (done, inner.take_fed())
+        };
+        starved.into_iter().for_each(Waker::wake);
+        done
+    }
+
+    fn step_within(
+        &mut self,
+        inner: &mut Inner<E>,
+        batch: &mut impl Batch,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), InitiatorError>> {
+        let (queue, is_driven) = (self.of.queue, self.initiator.is_driven);
         loop {
-            inner.take_in(self.initiator.clock.now_ns());
+            if !is_driven {
+                inner.take_in(self.initiator.clock.now_ns());
+            }
             while self.first != NONE {
                 let index = self.landed;
-                let queue = self.queue;
                 let Some((next, landed)) = inner.take(self.first, |status, scratch| match status {
                     Status::Success => {
                         batch.landed(index, &scratch[..batch.bytes(index)]);
@@ -332,9 +472,13 @@ impl<E: Endpoint> Call<'_, E> {
             let posted = self.post(inner, batch);
             if self.begun > begun {
                 let now_ns = self.initiator.clock.now_ns();
-                inner.endpoint.ring_doorbell(self.queue, now_ns);
+                inner.endpoint.ring_doorbell(queue, now_ns);
             }
             posted?;
+            if is_driven {
+                inner.wait(self.last, self.first == NONE, context.waker());
+                return Poll::Pending;
+            }
             if self.begun == begun {
                 return Poll::Pending;
             }
@@ -345,7 +489,7 @@ impl<E: Endpoint> Call<'_, E> {
     /// Posts as many requests as there is room for.
     fn post(&mut self, inner: &mut Inner<E>, batch: &impl Batch) -> Result<(), InitiatorError> {
         while self.begun < batch.count() {
-            let Some(entry) = inner.begin(self.queue, batch, self.begun)? else {
+            let Some(entry) = inner.begin(self.of, batch, self.begun)? else {
                 break;
             };
             match self.first {
@@ -362,7 +506,12 @@ impl<E: Endpoint> Call<'_, E> {
 impl<E: Endpoint> Drop for Call<'_, E> {
     fn drop(&mut self) {
         if self.first != NONE {
-            self.initiator.inner.borrow_mut().abandon(self.first);
+            let starved = {
+                let inner = &mut *self.initiator.inner();
+                inner.abandon(self.first);
+                inner.take_fed()
+            };
+            starved.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -371,10 +520,14 @@ impl<E: Endpoint> Inner<E> {
     /// Posts one request of a batch; `None` if there is no room.
     fn begin(
         &mut self,
-        queue: usize,
+        of: QueueOf,
         batch: &impl Batch,
         index: usize,
     ) -> Result<Option<u32>, InitiatorError> {
+        let QueueOf { queue, session } = of;
+        if session.is_some() && session != self.sessions[queue] {
+            return Err(InitiatorError::OtherSession { queue });
+        }
         let state = self.endpoint.state(queue);
         if matches!(state, QueuePairState::Error | QueuePairState::Drained) {
             return Err(InitiatorError::Down { queue, state });
@@ -408,11 +561,14 @@ impl<E: Endpoint> Inner<E> {
         );
         let failed = match posted {
             Ok(()) => {
+                self.counts[queue].posted += 1;
                 self.entries[entry as usize] = Entry {
                     next: NONE,
+                    queue,
                     state: State::InFlight {
                         buffer,
                         wanted: true,
+                        waker: None,
                     },
                 };
                 return Ok(Some(entry));
@@ -437,6 +593,7 @@ impl<E: Endpoint> Inner<E> {
             let entry = u32::try_from(self.entries.len()).unwrap_or(NONE);
             self.entries.push(Entry {
                 next: NONE,
+                queue: 0,
                 state: State::Free,
             });
             return entry;
@@ -449,23 +606,57 @@ impl<E: Endpoint> Inner<E> {
     fn release(&mut self, entry: u32) {
         self.entries[entry as usize] = Entry {
             next: self.free,
+            queue: 0,
             state: State::Free,
         };
         self.free = entry;
     }
 
-    /// Processes all completions.
-    fn take_in(&mut self, now_ns: u64) {
+    /// Registers the waker of a call: for the completion of its last request, or, if it could post
+    /// none, for any completion.
+    fn wait(&mut self, last: u32, is_starved: bool, waker: &Waker) {
+        if is_starved {
+            self.has_freed = false;
+            self.starved.push(waker.clone());
+        } else if let Some(Entry {
+            state: State::InFlight { waker: own, .. },
+            ..
+        }) = self.entries.get_mut(last as usize)
+        {
+            match own {
+                Some(own) => own.clone_from(waker),
+                None => *own = Some(waker.clone()),
+            }
+        }
+    }
+
+    /// The calls that starved for a buffer, if one was freed since.
+    fn take_fed(&mut self) -> Vec<Waker> {
+        if self.has_freed {
+            std::mem::take(&mut self.starved)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Processes all completions. Returns their number.
+    fn take_in(&mut self, now_ns: u64) -> usize {
+        let mut all = 0;
         loop {
             let count = self.endpoint.poll(now_ns, &mut self.completions);
+            all += count;
             for place in 0..count {
                 let Completion { id, status, .. } = self.completions[place];
                 self.complete(id, status);
             }
             if count < COMPLETIONS_PER_POLL {
-                return;
+                break;
             }
         }
+        if all > 0 {
+            self.woken.append(&mut self.starved);
+        }
+        all
     }
 
     fn complete(&mut self, id: WorkId, status: Status) {
@@ -475,11 +666,18 @@ impl<E: Endpoint> Inner<E> {
         let Some(entry) = self.entries.get_mut(index as usize) else {
             return;
         };
+        if matches!(entry.state, State::InFlight { .. }) {
+            self.counts[entry.queue].completed += 1;
+        }
         match std::mem::replace(&mut entry.state, State::Free) {
             State::InFlight {
                 buffer,
                 wanted: true,
-            } => entry.state = State::Done { buffer, status },
+                waker,
+            } => {
+                entry.state = State::Done { buffer, status };
+                self.woken.extend(waker);
+            }
             State::InFlight { buffer, .. } => {
                 self.buffers.free(buffer);
                 self.release(index);
@@ -493,7 +691,7 @@ impl<E: Endpoint> Inner<E> {
 
     /// Ends a completed entry and returns the next one of its call; `None` if it has not completed.
     fn take<T>(&mut self, entry: u32, landed: impl FnOnce(Status, &[u8]) -> T) -> Option<(u32, T)> {
-        let Entry { next, state } = &mut self.entries[entry as usize];
+        let Entry { next, state, .. } = &mut self.entries[entry as usize];
         let next = *next;
         if !matches!(state, State::Done { .. }) {
             return None;
@@ -507,6 +705,7 @@ impl<E: Endpoint> Inner<E> {
             &*scratch(&self.region, &buffer, buffer.bytes())
         });
         self.buffers.free(buffer);
+        self.has_freed = true;
         self.release(entry);
         Some((next, answer))
     }

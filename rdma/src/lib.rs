@@ -24,8 +24,6 @@ mod places;
 mod pool;
 mod prefetch;
 mod region;
-mod remote_allocator;
-mod remote_ptr;
 pub mod session;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
@@ -44,31 +42,27 @@ pub use address::{AddressError, FabricAddress, Scheme};
 pub use control::Token;
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_devices_under};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};
-pub use executor::{pause, run_local};
+pub use executor::{pause, run_local, spawn_task};
 pub use fabric::{
     ConnectionSlot, Endpoint, FabricEndpoint, FabricError, FabricOptions, PeerArrival,
     PeerEndpoint, PeerError, PeerListener, PeerMemory, PeerOptions, PostError, QueuePairState,
-    RegisterError, VerbsOptions, VerbsOptionsError,
+    Readiness, RegisterError, SharedEndpoint, VerbsOptions, VerbsOptionsError,
 };
 pub use heartbeats::{Heartbeats, Siblings};
 pub use initiator::{
-    CompareAndSwap, Initiator, InitiatorError, InitiatorOptions, ReadInto, ScratchError,
+    CompareAndSwap, Counts, Driven, Initiator, InitiatorError, InitiatorOptions, QueueOf, ReadInto,
+    ScratchError, WriteFrom,
 };
 pub use landing::{Landing, LandingOptions, LandingPool};
 pub use link::{FaultPlan, LinkModel};
 pub use log_limit::LogLimit;
 pub use places::{Network, Places};
 pub use pool::{
-    Audit, CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Claim, Claims, ClaimsError,
-    ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId, Piece, PoolNode, RegionDescriptor, Table,
-    TableError,
+    Audit, Claim, Claims, ClaimsError, ExtentRun, NodeMap, NodeMapError, NotOwned, OwnerId,
+    PoolNode, RegionDescriptor, Table, TableError,
 };
 pub use prefetch::{prefetch, prefetch_burst, prefetch_to_write};
 pub use region::{Lock, PageKind, Region, RegionError, RegionOptions};
-pub use remote_allocator::{
-    Backing, BlockPlace, RemoteAllocation, RemoteAllocator, RemoteAllocatorError,
-};
-pub use remote_ptr::{RemotePtr, RemotePtrError};
 pub use session::{Change, ConnectOptions, ManagerError, NodeConnections};
 pub use system_calls::{RefusedCall, try_io_uring, try_resource_limits};
 pub use toucher::{TouchProgress, Toucher, can_touch_in_use};

@@ -223,6 +223,7 @@ pub(crate) fn initiator(nodes: &[TestNode]) -> Initiator<TestEndpoint> {
         scratch_bytes: 0,
         longest_bytes: 16 << 10,
         lock: Lock::Off,
+        is_driven: false,
     };
     Initiator::new(TestEndpoint::new(nodes, 16), options).expect("some scratch memory")
 }

@@ -32,7 +32,7 @@ pub struct LocalSlice {
 }
 
 /// A place in a remote registered region.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RemoteSlice {
     /// The region.
     pub key: RemoteKey,

@@ -11,10 +11,6 @@ use clap::{ArgMatches, Args, Command};
 pub(crate) struct Given(Vec<String>);
 
 /// The identifiers of the flags of a group.
-#[cfg_attr(
-    not(any(test, feature = "tune")),
-    expect(dead_code, reason = "`tune` alone has groups of flags")
-)]
 pub(crate) fn ids<A: Args>() -> Vec<String> {
     let command = A::augment_args(Command::new("group"));
     let ids = command.get_arguments().map(|one| one.get_id().to_string());

@@ -1,13 +1,12 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
-//! One module a command: `card`, `cli`, `cluster`, `console`, `doctor`, `fabric`, `memnode`, `rdb`,
-//! `serve`, `top`, `tune`; `manual` has completions and manual pages. Each checks its flags and
-//! returns the exit code, or an error, which is one line on stderr and exit code 1. `watch` reads
-//! reports of running engines; `descriptors`, `device`, `given`, `listen`, `text` and `token` are
-//! shared.
-//! Commands that wait for signals also end in order when their terminal hangs up.
-//! Streams and files are those of [`farcore_command::outputs`]. `unbuilt` names commands that need
-//! a feature.
+//! One module a command: `card`, `cli`, `cluster`, `console`, `doctor`, `fabric`, `memnode`,
+//! `pool`, `rdb`, `serve`, `top`, `tune`; `manual` has completions and manual pages. Each checks
+//! its flags and returns the exit code, or an error, which is one line on stderr and exit code 1.
+//! `watch` reads reports of running engines; `descriptors`, `device`, `etcd`, `given`, `listen`,
+//! `measurement`, `text` and `token` are shared. Commands that wait for signals also end in order
+//! when their terminal hangs up. Streams and files are those of [`farcore_command::outputs`].
+//! `unbuilt` names commands that need a feature.
 
 #[cfg(feature = "card")]
 mod card;
@@ -19,11 +18,14 @@ mod data;
 mod descriptors;
 mod device;
 mod doctor;
+mod etcd;
 mod fabric;
 mod given;
 mod listen;
 mod manual;
+mod measurement;
 mod memnode;
+mod pool;
 mod progress;
 mod rdb;
 mod serve;
@@ -89,6 +91,9 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
+    /// Show and measure remote memory that programs allocate.
+    #[command(subcommand)]
+    Pool(pool::Command),
     /// Import, export and check files in Redis's RDB format.
     #[command(subcommand)]
     Rdb(rdb::Command),
@@ -123,6 +128,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
+            Self::Pool(command) => command.name(),
             Self::Rdb(command) => command.name(),
             Self::Serve(_) => "serve",
             Self::Top(_) => "top",
@@ -160,6 +166,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),
+            Self::Pool(command) => pool::run(command),
             Self::Rdb(command) => rdb::run(command),
             Self::Serve(arguments) => serve::run(arguments, given),
             Self::Top(arguments) => top::run(arguments, given),

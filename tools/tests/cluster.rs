@@ -6,11 +6,15 @@
 
 mod support;
 
+#[cfg(feature = "tls")]
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 use std::{fs, process};
 
+#[cfg(feature = "tls")]
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use self::support::{PATIENCE, Serve, farcore};
@@ -189,5 +193,121 @@ fn slots_and_servers_are_moved_by_commands() {
     assert!(shared.contains("version 99"), "{shared}");
     for number in 0..3 {
         assert_eq!(cluster.version(number), "version 99");
+    }
+}
+
+/// Writes the certificate of an authority, and one that it has made for a name, with its key.
+#[cfg(feature = "tls")]
+fn write_certificates(folder: &Path, name: &str) {
+    let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let names = &mut authority.distinguished_name;
+    names.push(DnType::CommonName, "authority");
+    let key = KeyPair::generate().unwrap();
+    let certificate = authority.self_signed(&key).unwrap();
+    fs::write(folder.join("authority.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let certificate = certificate.signed_by(&key, &issuer).unwrap();
+    fs::write(folder.join("server.pem"), certificate.pem()).unwrap();
+    fs::write(folder.join("server.key"), key.serialize_pem()).unwrap();
+}
+
+/// A server that others reach encrypted alone, by the name of its host, and must show a certificate
+/// to; and its address.
+#[cfg(feature = "tls")]
+fn start_encrypted(folder: &Path, number: usize) -> (Serve, String) {
+    // A port that was free a moment ago.
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = probe.local_addr().unwrap().port();
+    drop(probe);
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (listen, address) = (format!("127.0.0.1:{port}"), format!("localhost:{port}"));
+    let (password, authority) = (path("password"), path("authority.pem"));
+    let (certificate, key) = (path("server.pem"), path("server.key"));
+    let map = map_of(folder, number).display().to_string();
+    let flags = [
+        ("--cores", "0"),
+        ("--password-file", &password[..]),
+        ("--tls", &listen),
+        ("--tls-cert", &certificate),
+        ("--tls-key", &key),
+        ("--tls-ca", &authority),
+        ("--replica-auth-file", &password),
+        ("--replica-tls-ca", &authority),
+        ("--replica-tls-cert", &certificate),
+        ("--replica-tls-key", &key),
+        ("--cluster-map", &map),
+        ("--cluster-announce", &address),
+    ];
+    let flags: Vec<_> = flags.into_iter().flat_map(<[&str; 2]>::from).collect();
+    (Serve::start(&flags), address)
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn commands_reach_servers_that_accept_encrypted_connections() {
+    let folder = TempDir::new().unwrap();
+    let here = folder.path();
+    fs::write(here.join("password"), "correct horse battery\n").unwrap();
+    write_certificates(here, "localhost");
+    let (servers, addresses): (Vec<_>, Vec<_>) =
+        (0..3).map(|number| start_encrypted(here, number)).unzip();
+    let [one, two, three] = [0, 1, 2].map(|number: usize| &addresses[number][..]);
+    let cluster = Cluster { servers, folder };
+    let two_of_them = format!("{one},{two}");
+    let first = cluster.path("first");
+    cluster.succeeds(&["create", "--map", &first, "--servers", &two_of_them]);
+    for number in 0..2 {
+        fs::copy(&first, map_of(cluster.folder.path(), number)).unwrap();
+    }
+    let begun = Instant::now();
+    while cluster.line(0, "SET hello world") != "+OK" {
+        assert!(begun.elapsed() < PATIENCE);
+        thread::yield_now();
+    }
+    let names = ["password", "authority.pem", "server.pem", "server.key"];
+    let [password, authority, certificate, key] = names.map(|name| cluster.path(name));
+    let run = |words: &[&str], tls: &[&str]| {
+        let mut command = farcore();
+        command.arg("cluster").args(words).env("RUST_LOG", "off");
+        command.args(["--server", one, "--auth-file", &password]);
+        let process::Output {
+            status,
+            stdout,
+            stderr,
+        } = command.args(tls).output().unwrap();
+        let text = String::from_utf8([stdout, stderr].concat()).unwrap();
+        (status.success(), text)
+    };
+    let encrypted = ["--tls-ca", &authority];
+    let shown = ["--tls-cert", &certificate, "--tls-key", &key];
+    let all = [&encrypted[..], &shown].concat();
+    let moved = ["move-slots", "--from", one, "--to", two, "--slots", "866"];
+    for words in [
+        &moved[..],
+        &["add", "--new", three, "--follows", two],
+        &["remove", "--old", three],
+        &["share"],
+    ] {
+        let (succeeded, text) = run(words, &all);
+        assert!(succeeded, "{words:?}: {text}");
+    }
+    let there = format!("-MOVED 866 {two}");
+    assert_eq!(cluster.line(0, "GET hello"), there);
+    assert_eq!(cluster.line(1, "GET hello"), "$5");
+    // In the clear, without a certificate, and with another authority.
+    let other = [&["--tls-ca", &certificate][..], &shown].concat();
+    let missing = cluster.path("none.pem");
+    let none = [&["--tls-ca", &missing][..], &shown].concat();
+    for (tls, reason) in [
+        (&[][..], "give --tls-ca"),
+        (&encrypted, "give --tls-cert"),
+        (&other, "no encrypted connection: invalid peer certificate"),
+        (&none, "none.pem"),
+    ] {
+        let (succeeded, text) = run(&["share"], tls);
+        assert!(!succeeded && text.contains(reason), "{tls:?}: {text}");
     }
 }

@@ -11,7 +11,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use farcore::statistics::{
-    CoreReport, DataReport, Exposition, HotKey, LinkReport, NodeReport, ReplicationReport,
+    ClusterReport, CoreReport, DataReport, Exposition, HotKey, LinkReport, NodeReport,
+    ReplicationReport,
 };
 use farcore::{Report, Reporter};
 use farcore_tuning::{Exposed, openmetrics};
@@ -40,6 +41,7 @@ impl Reporter for FullEngine {
                 link: Some(LinkReport::default()),
                 ..ReplicationReport::default()
             }),
+            cluster: Some(ClusterReport::default()),
             ..Report::default()
         }
     }

@@ -174,13 +174,19 @@ const ROWS: &[Row] = &[
     ),
     row(
         "cluster check",
-        "cluster check FIFO",
+        "cluster check --map FIFO",
         When::Running,
         End::Signal,
     ),
     held(
         "cluster create",
         "cluster create --map FOLDER/data-map --servers a:1",
+    ),
+    row(
+        "cluster failover",
+        "cluster failover --map etcd://QUIET/shop --old a:1",
+        When::Running,
+        End::Signal,
     ),
     row(
         "cluster move-slots",
@@ -234,6 +240,24 @@ const ROWS: &[Row] = &[
         "fabric ping --fabric SILENT --json FILE",
         When::Handling,
         End::Early,
+    ),
+    row(
+        "pool bench",
+        "pool bench --seconds 3600 --json FILE",
+        When::Busy(200),
+        End::Partial,
+    ),
+    row(
+        "pool demo",
+        "pool demo --nodes SILENT",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "pool status",
+        "pool status --nodes SILENT --wait 3600",
+        When::Running,
+        End::Signal,
     ),
     // A pipe without a writer.
     row("rdb check", "rdb check FIFO", When::Running, End::Signal),

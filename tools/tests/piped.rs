@@ -24,7 +24,7 @@ type Row = (&'static str, &'static str, i32);
 
 /// Commands that print something and end. A file that one of them names is checked.
 const ROWS: &[Row] = &[
-    ("cluster check", "cluster check MAP", 0),
+    ("cluster check", "cluster check --map MAP", 0),
     (
         "cluster create",
         "cluster create --map FILE --servers a:1",
@@ -94,6 +94,12 @@ const ROWS: &[Row] = &[
         "fabric ping --count 20 --bytes 8 --json FILE",
         0,
     ),
+    (
+        "pool bench",
+        "pool bench --seconds 0.02 --threads 1 --json FILE",
+        0,
+    ),
+    ("pool demo", "pool demo", 0),
     ("tune", "tune --predict cores=8 --from REPORT", 0),
     (
         "tune",
@@ -141,12 +147,14 @@ const SERVICES: &[(&str, &str)] = &[
 ];
 
 /// `run-one` answers its parent; the others have a test of their own.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 9] = [
     "cli",
     "cluster add",
+    "cluster failover",
     "cluster move-slots",
     "cluster remove",
     "cluster share",
+    "pool status",
     "run-one",
     "top",
 ];

@@ -144,18 +144,25 @@ fn a_signal_ends_the_prompt_and_gives_the_terminal_back() {
                 assert!(!terminal.is_as_before(), "{name}");
             }
             terminal.top.signal(name);
-            // Where lines can be edited, an interrupt begins a new one, as in a shell.
-            if (name, kind) == ("INT", "xterm") {
-                terminal.wait("> ");
-                terminal.keys.write_all(b"\x04").unwrap();
-                assert_eq!(terminal.top.end().code(), Some(0), "{name}");
-            } else {
-                let status = terminal.top.end();
-                assert_eq!(status.signal(), Some(signal), "{name}: {status}");
-            }
+            let status = terminal.top.end();
+            assert_eq!(status.signal(), Some(signal), "{name}: {status}");
             assert!(terminal.is_as_before(), "{name} on {kind}");
         }
     }
+}
+
+#[test]
+fn control_c_begins_a_new_line_of_the_prompt() {
+    let server = Serve::start(&["--native", "tcp://127.0.0.1:0", "--cores", "0"]);
+    let address = server.native.as_deref().unwrap();
+    let mut terminal = Terminal::of(farcore_on("xterm", &["cli", "--server", address]));
+    terminal.wait("> ");
+    terminal.keys.write_all(b"left\x03").unwrap();
+    terminal.wait("left");
+    terminal.wait("> ");
+    terminal.keys.write_all(b"\x04").unwrap();
+    assert_eq!(terminal.top.end().code(), Some(0));
+    assert!(terminal.is_as_before());
 }
 
 /// A command without a prompt that waits for an answer, and a listener that never answers.

@@ -29,9 +29,9 @@ pub use self::model::{
     Station, UnitCosts, Workload, WorkloadError,
 };
 pub use self::publish::{
-    ClientsReport, CoreReport, DataReport, LinkReport, LoadingReport, LogReport, NodeReport,
-    ReadError, RepairsReport, ReplicasReport, ReplicationReport, Report, Reporter, SnapshotsReport,
-    StatisticsSocket, default_socket, find_sockets, read_report, sockets_folder,
+    ClientsReport, ClusterReport, CoreReport, DataReport, LinkReport, LoadingReport, LogReport,
+    NodeReport, ReadError, RepairsReport, ReplicasReport, ReplicationReport, Report, Reporter,
+    SnapshotsReport, StatisticsSocket, default_socket, find_sockets, read_report, sockets_folder,
 };
 #[cfg(feature = "http")]
 pub use self::publish::{Exposed, Exposition, HttpLimits, HttpServer, is_loopback, openmetrics};

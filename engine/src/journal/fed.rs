@@ -16,6 +16,8 @@ use super::{Entry, EntryBody, EntryKind};
 use crate::collection::TreeKind;
 use crate::log::record;
 use crate::message::operation::Version;
+#[cfg(feature = "simulation")]
+use crate::tree::TreeGuard;
 use crate::tree::{TreeChange, TreeChanges, TreeOp, page_elements, scored_elements};
 
 /// What an operation has done to the collection of a key.
@@ -175,6 +177,52 @@ impl<'a> Fed<'a> {
     }
 }
 
+#[cfg(feature = "simulation")]
+impl Fed<'_> {
+    /// Appends the entry, as a shard notes it.
+    pub fn append(&self, into: &mut Vec<u8>) {
+        let kind = match self.body {
+            FedBody::Put { .. } => EntryKind::Put,
+            FedBody::Delete => EntryKind::Delete,
+            FedBody::Expire { .. } => EntryKind::Expire,
+            FedBody::Clear => EntryKind::Clear,
+            FedBody::Tree(_) => EntryKind::Effect,
+            FedBody::Long => EntryKind::LongPut,
+            FedBody::SectionBegins { .. } => EntryKind::Section,
+            FedBody::SectionEnds => EntryKind::End,
+        };
+        let start = into.len();
+        Entry::append(into, (kind, self.key, self.version), |into| {
+            match self.body {
+                FedBody::Put { value, expiry_ms } => {
+                    let flags = expiry_ms.map_or(0, |_| record::EXPIRY);
+                    into.extend(flags.to_le_bytes());
+                    into.extend_from_slice(value);
+                    into.extend(expiry_ms.map(u64::to_le_bytes).into_iter().flatten());
+                }
+                FedBody::Expire { expiry_ms } => {
+                    into.extend(expiry_ms.map(u64::to_le_bytes).into_iter().flatten());
+                }
+                FedBody::Tree(effect) => {
+                    let mut op = Vec::new();
+                    effect.op.encode(TreeGuard::default(), &mut op);
+                    effect.put(&op, into);
+                }
+                // The number of a long value, which no feed has.
+                FedBody::Long => into.extend([0; 8]),
+                FedBody::SectionBegins { number, shards } => {
+                    into.extend(number.to_le_bytes());
+                    into.extend(shards.to_le_bytes());
+                }
+                FedBody::Delete | FedBody::Clear | FedBody::SectionEnds => {}
+            }
+        });
+        if self.has_more {
+            Entry::mark_more(&mut into[start..]);
+        }
+    }
+}
+
 impl<'a> FedBody<'a> {
     fn of(entry: &Entry<'a>) -> Option<Self> {
         match entry.kind {
@@ -212,5 +260,87 @@ impl<'a> FedBody<'a> {
             | EntryBody::LongPiece { .. }
             | EntryBody::LongEnd { .. } => return None,
         })
+    }
+}
+
+#[cfg(all(test, feature = "simulation"))]
+mod tests {
+    use super::*;
+    use crate::tree::TreeValues;
+
+    #[test]
+    fn an_effect_that_is_appended_is_parsed() {
+        let values: [&[u8]; 2] = [b"one", b""];
+        let op = TreeOp::Push {
+            front: true,
+            exists: false,
+            replaces: false,
+            values: TreeValues::Slices(&values),
+        };
+        let effect = TreeEffect {
+            kind: TreeKind::List,
+            tag: 7,
+            begins: true,
+            before: 0,
+            after: 2,
+            op,
+            answer: b"answer",
+            removed: b"",
+        };
+        let fed = Fed {
+            version: 12,
+            key: b"k",
+            has_more: false,
+            body: FedBody::Tree(effect),
+        };
+        let mut bytes = Vec::new();
+        fed.append(&mut bytes);
+        let (parsed, length) = Fed::parse(&bytes).expect("an entry");
+        let FedBody::Tree(found) = parsed.body else {
+            panic!("{parsed:?}");
+        };
+        assert_eq!((length, found.after, found.tag), (bytes.len(), 2, 7));
+        assert_eq!((found.answer, found.begins), (&b"answer"[..], true));
+        let TreeOp::Push { values: found, .. } = found.op else {
+            panic!("{found:?}");
+        };
+        assert!(found.iter().eq(values));
+    }
+
+    #[test]
+    fn what_is_appended_is_parsed() {
+        let put = |value, expiry_ms| FedBody::Put { value, expiry_ms };
+        let of_key: [(&[u8], FedBody<'_>); 6] = [
+            (b"k", FedBody::Delete),
+            (b"k", FedBody::Long),
+            (b"k", FedBody::Expire { expiry_ms: Some(9) }),
+            (b"k", FedBody::Expire { expiry_ms: None }),
+            (b"k", put(b"value", Some(u64::MAX))),
+            (b"k", put(b"", None)),
+        ];
+        let begins = FedBody::SectionBegins {
+            number: 5,
+            shards: 3,
+        };
+        let of_none: [(&[u8], FedBody<'_>); 3] = [
+            (b"", FedBody::Clear),
+            (b"", begins),
+            (b"", FedBody::SectionEnds),
+        ];
+        for (key, body) in of_key.into_iter().chain(of_none) {
+            for has_more in [false, true] {
+                let fed = Fed {
+                    version: 11,
+                    key,
+                    has_more,
+                    body,
+                };
+                let mut bytes = Vec::new();
+                fed.append(&mut bytes);
+                let length = bytes.len();
+                bytes.push(1);
+                assert_eq!(Fed::parse(&bytes), Some((fed, length)));
+            }
+        }
     }
 }

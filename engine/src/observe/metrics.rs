@@ -291,6 +291,7 @@ impl Reporter for EngineReporter {
             nodes: metrics.node_names.iter().enumerate().map(node).collect(),
             data: metrics.durable.get().map(|durable| durable.report()),
             replication: None,
+            cluster: None,
             hardware_missing: metrics
                 .cores
                 .iter()

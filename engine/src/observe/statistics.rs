@@ -27,8 +27,8 @@
 //! to a trusted network.
 
 pub use farcore_tuning::{
-    ClientsReport, CoreReport, DataReport, HardwareSnapshot, HotKey, LinkReport, LoadingReport,
-    LogReport, NodeReport, NodeSnapshot, ReadError, RepairsReport, ReplicasReport,
+    ClientsReport, ClusterReport, CoreReport, DataReport, HardwareSnapshot, HotKey, LinkReport,
+    LoadingReport, LogReport, NodeReport, NodeSnapshot, ReadError, RepairsReport, ReplicasReport,
     ReplicationReport, Reporter, SnapshotsReport, StatisticsSocket, default_socket, find_sockets,
     read_report, sockets_folder,
 };

@@ -142,13 +142,19 @@ fn a_damaged_directory_opens_with_what_came_before() {
         }
         mended += 1;
         let (lost, said) = mend(&copied, &held, &what);
-        (all_lost, all_said) = (all_lost + lost, all_said + said);
+        // What was cut off or removed cannot be read.
+        if number % 3 == 2 {
+            (all_lost, all_said) = (all_lost + lost, all_said + said);
+        }
         let of_base = name.starts_with("base") || name.starts_with("MANIFEST");
         assert!(lost == 0 || !of_base, "{what}: {lost} keys are lost");
     }
     assert!(mended > DAMAGES / 4, "{mended}");
-    // What can be read of what is left out is most of it.
-    assert!(all_said * 3 > all_lost, "{all_said} of {all_lost}");
+    // Behind a flipped bit, what is left out can be read, and most of it is named.
+    assert!(
+        all_lost > 0 && all_said * 2 > all_lost,
+        "{all_said} of {all_lost}"
+    );
 }
 
 #[test]

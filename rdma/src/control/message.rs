@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Nonce, Proof};
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
+use crate::work::RemoteKey;
 
 /// The version of this protocol.
 pub const CONTROL_VERSION: u16 = 2;
@@ -84,6 +85,65 @@ pub enum Request {
     Statistics,
     /// Ends the session and frees everything that it holds.
     Bye,
+    /// Shares extents of another session, by its grant.
+    Share(Grant),
+    /// Gives up a share.
+    Unshare(Chunk),
+    /// Counts the sessions that share extents of this one.
+    CountShares(Chunk),
+    /// Gives extents of this session to those that use an anchor, another extent.
+    Attach {
+        /// The extents.
+        chunk: Chunk,
+        /// The extent whose owner and sharers are theirs from now on.
+        anchor: u32,
+    },
+    /// Whether a session is open.
+    IsOpen(OwnerId),
+    /// Calls a procedure of the node's host.
+    Call(Call),
+}
+
+/// The longest argument of a call, and the longest answer, in bytes.
+pub const CALL_BYTES_MAX: usize = 32 << 10;
+/// The longest name of a procedure, in bytes.
+pub const PROCEDURE_BYTES_MAX: usize = 256;
+
+/// A call of a procedure.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// Its name.
+    pub procedure: String,
+    /// Its argument.
+    pub argument: Vec<u8>,
+    /// Memory that it may read and write.
+    pub target: Option<CallTarget>,
+    /// How long it may take, in milliseconds; at most an eighth of the lease.
+    pub limit_ms: u32,
+}
+
+/// A range of memory that the caller may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CallTarget {
+    /// The region.
+    pub key: RemoteKey,
+    /// The first byte's offset in it.
+    pub offset: u64,
+    /// The length in bytes.
+    pub bytes: u32,
+}
+
+/// A session's permission for others to share extents that it owns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    /// The session that grants.
+    pub session: OwnerId,
+    /// The extents.
+    pub chunk: Chunk,
+    /// Whether they may be written.
+    pub may_write: bool,
+    /// Proves that the session grants it.
+    pub proof: Proof,
 }
 
 /// A node's message.
@@ -115,6 +175,20 @@ pub enum Reply {
     Statistics(NodeStatistics),
     /// The session has ended.
     Farewell,
+    /// The extents are shared.
+    Shared,
+    /// The share is given up.
+    Unshared,
+    /// The number of sessions that share some of the extents.
+    Shares(u32),
+    /// The extents are attached.
+    Attached,
+    /// Whether the session is open. If not, none of its requests is performed any more.
+    IsOpen(bool),
+    /// The procedure's answer.
+    Called(Vec<u8>),
+    /// Why the procedure failed.
+    Failed(String),
 }
 
 /// The description of a newly opened or resumed session.
@@ -281,10 +355,34 @@ pub enum Refused {
     /// The node is stopping, or has an internal fault.
     #[error("the memory node is stopping")]
     Stopping,
+    /// The session that grants a share has ended.
+    #[error("the session that shared the memory has ended, and what was not shared then is lost")]
+    GrantOver,
+    /// A grant's proof is wrong.
+    #[error("the grant was not made by the session that it names")]
+    WrongGrant,
+    /// The node has no such procedure.
+    #[error("the node has no procedure of this name: its host registers them")]
+    NoProcedure,
+    /// The caller may not write the target.
+    #[error("the target of the call is no memory that the caller may write")]
+    WrongTarget,
+    /// Too many procedures run.
+    #[error("{calls_max} procedures run on the node, its maximum: call again later")]
+    TooManyCalls {
+        /// The limit.
+        calls_max: u64,
+    },
+    /// A procedure takes longer than its limit. It runs on.
+    #[error("the procedure took longer than {limit_ms} ms")]
+    LateCall {
+        /// The limit in milliseconds.
+        limit_ms: u64,
+    },
 }
 
 /// The number of kinds of requests.
-const REQUEST_KINDS: u32 = 7;
+const REQUEST_KINDS: u32 = 13;
 
 impl Request {
     /// Encodes the message.
@@ -366,7 +464,6 @@ mod tests {
     use super::*;
     use crate::pool::RegionDescriptor;
     use crate::tcp::MESSAGE_BYTES_MAX;
-    use crate::work::RemoteKey;
 
     fn requests() -> impl Strategy<Value = Request> {
         let opening = prop_oneof![
@@ -392,6 +489,38 @@ mod tests {
                 .prop_map(|(first, count)| Request::FreeChunk(Chunk { first, count })),
             Just(Request::Statistics),
             Just(Request::Bye),
+            (1..=u64::MAX, any::<(u32, u32, bool, Proof)>()).prop_map(
+                |(id, (first, count, may_write, proof))| {
+                    Request::Share(Grant {
+                        session: OwnerId::new(id).expect("not 0"),
+                        chunk: Chunk { first, count },
+                        may_write,
+                        proof,
+                    })
+                }
+            ),
+            any::<(u32, u32)>().prop_map(|(first, count)| Request::Unshare(Chunk { first, count })),
+            any::<(u32, u32)>()
+                .prop_map(|(first, count)| Request::CountShares(Chunk { first, count })),
+            any::<(u32, u32, u32)>().prop_map(|(first, count, anchor)| Request::Attach {
+                chunk: Chunk { first, count },
+                anchor,
+            }),
+            (1..=u64::MAX).prop_map(|id| Request::IsOpen(OwnerId::new(id).expect("not 0"))),
+            (".{0,20}", any::<(Vec<u8>, Option<(u32, u64, u32)>, u32)>()).prop_map(
+                |(procedure, (argument, target, limit_ms))| {
+                    Request::Call(Call {
+                        procedure,
+                        argument,
+                        target: target.map(|(key, offset, bytes)| CallTarget {
+                            key: RemoteKey(key),
+                            offset,
+                            bytes,
+                        }),
+                        limit_ms,
+                    })
+                }
+            ),
         ]
     }
 
@@ -447,6 +576,12 @@ mod tests {
             .seed(request(Request::Prove { proof: [1; 32] }))
             .seed(request(Request::AllocateChunk { bytes: 1 << 30 }))
             .seed(request(Request::FreeChunk(Chunk { first: 1, count: 2 })))
+            .seed(request(Request::Share(Grant {
+                session: OwnerId::new(9).unwrap(),
+                chunk: Chunk { first: 1, count: 2 },
+                may_write: true,
+                proof: [1; 32],
+            })))
             .seed(Reply::Refused(Refused::WrongToken).encode())
             .seed(
                 Reply::Welcome {
@@ -490,7 +625,13 @@ mod tests {
 
     #[test]
     fn another_version_is_recognised() {
-        assert_eq!(kind(&Request::Bye) as u32 + 1, REQUEST_KINDS);
+        let last = Request::Call(Call {
+            procedure: String::new(),
+            argument: Vec::new(),
+            target: None,
+            limit_ms: 1,
+        });
+        assert_eq!(kind(&last) as u32 + 1, REQUEST_KINDS);
         let refused = Refused::Version { node: 2, client: 9 };
         // Kind 0, version 9, then bytes that this version cannot decode.
         assert_eq!(Request::decode(&[0, 9, 0xFF, 0xFF]), Err(refused));

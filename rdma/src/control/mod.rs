@@ -9,8 +9,9 @@ pub(crate) mod token;
 pub use self::handshake::SessionError;
 pub(crate) use self::handshake::{ClientHello, NodeGreeted, granted};
 pub use self::message::{
-    CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Chunk, KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics,
-    Opening, Refused, Reply, Request, Welcome,
+    CALL_BYTES_MAX, CHUNK_BYTES_DEFAULT, CONTROL_VERSION, Call, CallTarget, Chunk, Grant, KEEP_MAX,
+    LEASE_MAX, LEASE_MIN, NodeStatistics, Opening, PROCEDURE_BYTES_MAX, Refused, Reply, Request,
+    Welcome,
 };
 pub(crate) use self::message::{clean_name, decode, encode};
 pub(crate) use self::token::{Join, SessionKey};

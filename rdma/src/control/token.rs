@@ -162,6 +162,7 @@ enum Label {
     Node,
     Session,
     Memory,
+    Grant,
     PeerClient,
     PeerServer,
 }
@@ -176,6 +177,7 @@ fn mac(key: &[u8], label: Label) -> Hmac<Sha256> {
         Label::Node => b"node   ",
         Label::Session => b"session",
         Label::Memory => b"memory ",
+        Label::Grant => b"grant  ",
         Label::PeerClient => b"pclient",
         Label::PeerServer => b"pserver",
     });
@@ -316,6 +318,32 @@ impl SessionKey {
         let mut proof = [0; 16];
         proof.copy_from_slice(&whole[..16]);
         proof
+    }
+
+    fn grant(&self, session: u64, (first, count): (u32, u32), may_write: bool) -> Hmac<Sha256> {
+        let mut mac = mac(self.bytes(), Label::Grant);
+        mac.update(&session.to_le_bytes());
+        mac.update(&first.to_le_bytes());
+        mac.update(&count.to_le_bytes());
+        mac.update(&[u8::from(may_write)]);
+        mac
+    }
+
+    /// Proves that a session lets others share extents.
+    pub(crate) fn grant_proof(&self, session: u64, chunk: (u32, u32), may_write: bool) -> Proof {
+        finish(self.grant(session, chunk, may_write))
+    }
+
+    pub(crate) fn is_grant_proof(
+        &self,
+        session: u64,
+        chunk: (u32, u32),
+        may_write: bool,
+        proof: &Proof,
+    ) -> bool {
+        self.grant(session, chunk, may_write)
+            .verify_slice(proof)
+            .is_ok()
     }
 
     pub(crate) fn is_memory_proof(&self, join: &Join, proof: &MemoryProof) -> bool {

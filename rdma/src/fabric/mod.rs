@@ -8,12 +8,14 @@ mod endpoint;
 mod options;
 mod peer;
 mod peer_memory;
+mod shared;
 mod slot;
 
 pub use self::endpoint::{Endpoint, PostError, QueuePairState, RegisterError};
 pub use self::options::{VerbsOptions, VerbsOptionsError};
 pub use self::peer::{PeerArrival, PeerEndpoint, PeerError, PeerListener, PeerOptions};
 pub use self::peer_memory::PeerMemory;
+pub use self::shared::{Readiness, SharedEndpoint};
 pub use self::slot::ConnectionSlot;
 pub(crate) use self::slot::SlotError;
 
@@ -43,6 +45,15 @@ pub enum FabricEndpoint {
     Simulated(crate::simulation::SimulatedEndpoint),
 }
 
+// Those of the real backends move between threads.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<EmbeddedEndpoint>();
+    is_send::<TcpEndpoint>();
+    #[cfg(feature = "verbs")]
+    is_send::<verbs::VerbsEndpoint>();
+};
+
 /// Settings of an endpoint to memory nodes.
 #[derive(Clone, Debug)]
 pub struct FabricOptions {
@@ -71,6 +82,10 @@ pub enum FabricError {
         /// Another.
         other: FabricAddress,
     },
+    /// A simulated world has no endpoint that threads share.
+    #[cfg(feature = "simulation")]
+    #[error("a simulated world has no endpoint that threads share")]
+    Simulated,
     /// No node was given.
     #[error("no memory node given: name at least one")]
     NoNodes,

@@ -4,7 +4,9 @@
 //! slot hides which backend the queue pair belongs to. Owns no connection after it was taken.
 
 use std::net::SocketAddr;
+#[cfg(feature = "simulation")]
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::{FabricAddress, Scheme};
@@ -25,10 +27,10 @@ pub(crate) enum SlotError {
 #[derive(Clone, Debug)]
 pub enum ConnectionSlot {
     /// The slot of a `tcp` queue pair.
-    Tcp(Rc<tcp::ConnectionSlot>),
+    Tcp(Arc<tcp::ConnectionSlot>),
     /// The slot of a `verbs` queue pair.
     #[cfg(feature = "verbs")]
-    Verbs(Rc<verbs::ConnectionSlot>),
+    Verbs(Arc<verbs::ConnectionSlot>),
     /// The slot of a queue pair of a simulated world.
     #[cfg(feature = "simulation")]
     #[doc(hidden)]

@@ -10,7 +10,7 @@ use std::{fmt, io};
 use async_channel::Sender;
 
 use super::locked;
-use crate::control::{NodeStatistics, SessionError};
+use crate::control::{Reply, Request, SessionError};
 use crate::pool::{ExtentRun, OwnerId};
 use crate::session::{ManagerError, SessionFacts};
 
@@ -39,7 +39,8 @@ pub(crate) struct SessionUpdate {
 pub(super) enum Command {
     Allocate(u64, Sender<Result<ExtentRun, SessionError>>),
     Free(ExtentRun, Sender<Result<(), SessionError>>),
-    Statistics(Sender<Result<NodeStatistics, SessionError>>),
+    /// Any other request.
+    Ask(Request, Sender<Result<Reply, SessionError>>),
     /// A memory connection of this session was refused: check whether the session still exists.
     Check(OwnerId),
 }
@@ -49,7 +50,7 @@ impl fmt::Debug for Command {
         f.write_str(match self {
             Self::Allocate(..) => "Allocate",
             Self::Free(..) => "Free",
-            Self::Statistics(_) => "Statistics",
+            Self::Ask(..) => "Ask",
             Self::Check(_) => "Check",
         })
     }
@@ -101,6 +102,27 @@ impl KeptSession {
         let _ = self.commands.try_send(Command::Check(owner));
     }
 
+    /// As [`KeptSession::ask`], as a future that another task may run.
+    pub(crate) fn asking(
+        &self,
+        request: Request,
+    ) -> impl Future<Output = Result<Reply, SessionError>> + use<> {
+        let commands = self.commands.clone();
+        async move {
+            let gone = || {
+                io::Error::new(
+                    io::ErrorKind::NotConnected,
+                    "the control connection is down",
+                )
+            };
+            let (answer, answered) = async_channel::bounded(1);
+            commands
+                .try_send(Command::Ask(request, answer))
+                .map_err(|_| gone())?;
+            answered.recv().await.map_err(|_| gone())?
+        }
+    }
+
     async fn call<T>(
         &self,
         command: impl FnOnce(Sender<Result<T, SessionError>>) -> Command,
@@ -124,8 +146,9 @@ impl KeptSession {
         self.call(|answer| Command::Free(run, answer)).await
     }
 
-    pub(crate) async fn statistics(&self) -> Result<NodeStatistics, SessionError> {
-        self.call(Command::Statistics).await
+    /// Performs a request that needs nothing of this side.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, SessionError> {
+        self.call(|answer| Command::Ask(request, answer)).await
     }
 
     /// Ends the session and waits until it has ended: the node frees its extents at once.

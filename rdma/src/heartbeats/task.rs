@@ -240,8 +240,8 @@ impl SessionTask {
                 let done = in_time(limit, session.free_chunk(run)).await;
                 let _ = answer.try_send(done);
             }
-            Command::Statistics(answer) => {
-                let done = in_time(limit, session.statistics()).await;
+            Command::Ask(request, answer) => {
+                let done = in_time(limit, session.ask(&request)).await;
                 let _ = answer.try_send(done);
             }
             Command::Check(owner) => {

@@ -13,6 +13,15 @@ pub struct ReadInto<'a> {
     pub into: &'a mut [u8],
 }
 
+/// One WRITE of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteFrom<'a> {
+    /// The destination.
+    pub remote: RemoteSlice,
+    /// The bytes.
+    pub from: &'a [u8],
+}
+
 /// One compare-and-swap of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompareAndSwap {
@@ -54,27 +63,24 @@ impl Batch for Reads<'_, '_> {
     }
 }
 
-pub(super) struct Write<'a> {
-    pub(super) remote: RemoteSlice,
-    pub(super) from: &'a [u8],
-}
+pub(super) struct Writes<'a, 'b>(pub(super) &'a [WriteFrom<'b>]);
 
-impl Batch for Write<'_> {
+impl Batch for Writes<'_, '_> {
     fn count(&self) -> usize {
-        1
+        self.0.len()
     }
 
-    fn bytes(&self, _index: usize) -> usize {
-        self.from.len()
+    fn bytes(&self, index: usize) -> usize {
+        self.0[index].from.len()
     }
 
-    fn work(&self, _index: usize, local: LocalSlice) -> Work {
-        let remote = self.remote;
+    fn work(&self, index: usize, local: LocalSlice) -> Work {
+        let remote = self.0[index].remote;
         Work::Write { local, remote }
     }
 
-    fn fill(&self, _index: usize, scratch: &mut [u8]) {
-        scratch.copy_from_slice(self.from);
+    fn fill(&self, index: usize, scratch: &mut [u8]) {
+        scratch.copy_from_slice(self.0[index].from);
     }
 }
 

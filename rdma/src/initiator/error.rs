@@ -27,6 +27,12 @@ pub enum InitiatorError {
         /// The longest transfer, in bytes.
         limit: u32,
     },
+    /// The queue pair belongs to another session than the call: what the call names is lost.
+    #[error("queue pair {queue} belongs to another session: the memory of the old one is lost")]
+    OtherSession {
+        /// The queue pair.
+        queue: usize,
+    },
     /// The queue pair accepts no requests.
     #[error("queue pair {queue} accepts no requests ({state:?}): renew it once it is drained")]
     Down {

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::pin::pin;
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 use proptest::prelude::*;
 
@@ -32,6 +33,7 @@ fn initiator(node: &Arc<EmbeddedNode>) -> Initiator<EmbeddedEndpoint> {
         scratch_bytes: 0,
         longest_bytes: 16 << 10,
         lock: Lock::Off,
+        is_driven: false,
     };
     Initiator::new(endpoint, options).expect("some scratch memory")
 }
@@ -44,7 +46,7 @@ fn place(node: &EmbeddedNode, offset: u64) -> RemoteSlice {
 }
 
 fn buffers_in_use(initiator: &Initiator<EmbeddedEndpoint>) -> u64 {
-    initiator.inner.borrow().buffers.in_use_bytes()
+    initiator.inner().buffers.in_use_bytes()
 }
 
 /// Polls once.
@@ -114,9 +116,9 @@ fn a_call_that_is_dropped_keeps_its_buffer_until_the_fabric_is_done() {
         assert_eq!(buffers_in_use(&initiator), 256);
     }
     // Time passes for the fabric only.
-    initiator.inner.borrow_mut().take_in(u64::MAX);
+    initiator.inner().take_in(u64::MAX);
     assert_eq!(buffers_in_use(&initiator), 0);
-    assert_eq!(initiator.inner.borrow().endpoint.outstanding(), 0);
+    assert_eq!(initiator.inner().endpoint.outstanding(), 0);
 }
 
 #[test]
@@ -126,7 +128,7 @@ fn a_call_that_is_dropped_when_done_gives_its_buffer_back() {
     {
         let mut call = pin!(initiator.fetch_add(0, place(&node, 0), 1));
         assert!(once(call.as_mut()).is_pending());
-        initiator.inner.borrow_mut().take_in(u64::MAX);
+        initiator.inner().take_in(u64::MAX);
         assert_eq!(buffers_in_use(&initiator), 64);
     }
     assert_eq!(buffers_in_use(&initiator), 0);
@@ -255,8 +257,126 @@ proptest! {
         // Buffers of dropped calls are freed as completions are polled.
         block_on(poll_fn(|_| {
             initiator.renew(0);
-            if initiator.inner.borrow().endpoint.outstanding() == 0 { Poll::Ready(()) } else { Poll::Pending }
+            if initiator.inner().endpoint.outstanding() == 0 { Poll::Ready(()) } else { Poll::Pending }
         }));
         prop_assert_eq!(buffers_in_use(initiator), 0);
     }
+}
+
+/// Counts its wakes.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_driver_wakes_the_calls_that_it_ends() {
+    let node = node(0);
+    let endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 2, 1);
+    let options = InitiatorOptions {
+        lock: Lock::Off,
+        is_driven: true,
+        ..InitiatorOptions::default()
+    };
+    let initiator = Initiator::new(endpoint, options).expect("some scratch memory");
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut bytes = [[0; 8]; 5];
+    let mut reads: Vec<_> = (0..)
+        .zip(&mut bytes)
+        .map(|(word, into)| ReadInto {
+            remote: place(&node, word * 8),
+            into,
+        })
+        .collect();
+    // Five requests on a queue pair two deep, and one beside them that finds no room.
+    let mut many = pin!(initiator.read_many(0, &mut reads));
+    let mut one = pin!(initiator.fetch_add(0, place(&node, 0), 7));
+    assert!(many.as_mut().poll(&mut context).is_pending());
+    assert!(one.as_mut().poll(&mut context).is_pending());
+    assert_eq!(bell.0.load(Ordering::Relaxed), 0);
+    let mut wakers = Vec::new();
+    let (mut many_done, mut one_done) = (false, false);
+    while !many_done || !one_done {
+        let driven = initiator.drive(&mut wakers);
+        assert!(driven.completed > 0 && driven.outstanding == 0);
+        assert!(bell.0.swap(0, Ordering::Relaxed) > 0);
+        many_done = many_done || many.as_mut().poll(&mut context).is_ready();
+        one_done = one_done || one.as_mut().poll(&mut context).is_ready();
+    }
+}
+
+#[test]
+fn a_starved_call_is_woken_when_a_buffer_is_free() {
+    let node = node(0);
+    let endpoint = EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 8, 1);
+    let options = InitiatorOptions {
+        scratch_bytes: 0,
+        longest_bytes: 64 << 10,
+        lock: Lock::Off,
+        is_driven: true,
+    };
+    let initiator = Initiator::new(endpoint, options).expect("some scratch memory");
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    // As many long transfers as there are buffers for, and one more.
+    let mut long = vec![vec![0; 64 << 10]; 4];
+    let mut calls: Vec<_> = long
+        .iter_mut()
+        .map(|into| Box::pin(initiator.read(0, place(&node, 0), into)))
+        .collect();
+    for call in &mut calls {
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(initiator.counts(0).posted < 4, "one has found no buffer");
+    let mut left = calls.len();
+    let mut last = calls.pop().expect("there are four");
+    let mut wakers = Vec::new();
+    while left > 0 {
+        initiator.drive(&mut wakers);
+        // The one that starves is polled first, while the others hold their buffers.
+        bell.0.store(0, Ordering::Relaxed);
+        if last.as_mut().poll(&mut context).is_ready() {
+            break;
+        }
+        let before = calls.len();
+        calls.retain_mut(|call| call.as_mut().poll(&mut context).is_pending());
+        left -= before - calls.len();
+        if calls.len() < before {
+            assert!(
+                bell.0.load(Ordering::Relaxed) > 0,
+                "a buffer is free, and it sleeps"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_call_of_another_session_posts_nothing() {
+    let node = node(0);
+    let initiator = initiator(&node);
+    let of = |session| QueueOf {
+        queue: 0,
+        session: Some(session),
+    };
+    block_on(async {
+        let refused = Err(InitiatorError::OtherSession { queue: 0 });
+        assert_eq!(initiator.write(of(1), place(&node, 0), &[1]).await, refused);
+        initiator.renew_for(0, 1);
+        initiator.write(of(1), place(&node, 0), &[1]).await.unwrap();
+        initiator.renew_for(0, 2);
+        assert_eq!(initiator.write(of(1), place(&node, 0), &[2]).await, refused);
+        let mut byte = [0];
+        initiator
+            .read(of(2), place(&node, 0), &mut byte)
+            .await
+            .unwrap();
+        assert_eq!(byte, [1]);
+    });
 }

@@ -6,7 +6,7 @@
 //!
 //! | place | READ | WRITE | atomic |
 //! |---|---|---|---|
-//! | an extent | by its owner | by its owner | by its owner |
+//! | an extent | by its owner and those who share it | by its owner and those who share it to write | as a WRITE |
 //! | a bitmap word | yes | no | a swap of bits that have an extent |
 //! | an owner word | yes | no | a swap from 0 to the session, and back |
 //!
@@ -173,10 +173,13 @@ impl SessionPermissions {
         })
     }
 
-    /// Pins the extents of a range if the session owns them all.
-    fn pin_own(&self, extents: Range<u32>) -> bool {
+    /// Pins the extents of a range if the session owns or shares them all.
+    fn pin_own(&self, extents: Range<u32>, writes: bool) -> bool {
         let table = self.node.memory().table();
-        let is_own = |extent| table.owner(extent) == Some(self.session);
+        let is_own = |extent| {
+            table.owner(extent) == Some(self.session)
+                || self.node.permits(self.session, extent, writes)
+        };
         for extent in extents.clone() {
             let mut pinned = false;
             // A pin fails while the extent is being freed: by the session itself, or still by the
@@ -219,6 +222,10 @@ impl SessionPermissions {
         if old != session {
             return Ok(Attempt::Done(old));
         }
+        // Its sharers keep it: the control connection passes it on.
+        if self.node.is_shared(extent) {
+            return Err(Status::RemoteAccess);
+        }
         if !self.isolation.free(extent) {
             return Ok(Attempt::Wait);
         }
@@ -242,7 +249,7 @@ impl Permissions for SessionPermissions {
     fn begin(&self, access: Access, range: RemoteRange) -> Result<(), Status> {
         let permitted = match self.isolation.places(range) {
             Some(places) => {
-                self.pin_own(self.isolation.extents(&places)) && {
+                self.pin_own(self.isolation.extents(&places), access == Access::Write) && {
                     if access == Access::Write {
                         self.isolation.written.mark(places);
                     }
@@ -268,7 +275,7 @@ impl Permissions for SessionPermissions {
         word: &AtomicU64,
     ) -> Result<Attempt, Status> {
         if let Some(places) = self.isolation.places(range) {
-            if !self.pin_own(self.isolation.extents(&places)) {
+            if !self.pin_own(self.isolation.extents(&places), true) {
                 return Err(Status::RemoteAccess);
             }
             self.isolation.written.mark(places);

@@ -76,15 +76,18 @@ impl From<Refused> for Why {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Version { .. } => Self::Version,
-            Refused::WrongToken => Self::Token,
-            Refused::NoSession | Refused::TakenOver => Self::Session,
+            Refused::WrongToken | Refused::WrongGrant => Self::Token,
+            Refused::NoSession | Refused::TakenOver | Refused::GrantOver => Self::Session,
             Refused::Exhausted { .. } => Self::Exhausted,
             Refused::ChunkBytes { .. }
             | Refused::NotOwned { .. }
             | Refused::Malformed
             | Refused::UnknownKind(_)
-            | Refused::OutOfTurn => Self::Request,
-            Refused::Busy { .. } => Self::Busy,
+            | Refused::OutOfTurn
+            | Refused::LateCall { .. }
+            | Refused::NoProcedure
+            | Refused::WrongTarget => Self::Request,
+            Refused::Busy { .. } | Refused::TooManyCalls { .. } => Self::Busy,
             Refused::Stopping => Self::Stopping,
         }
     }

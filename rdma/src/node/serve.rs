@@ -33,7 +33,7 @@ use super::session::{Admission, NodeLine};
 use super::sessions::{Speaker, Ticket};
 use super::start::StartError;
 use super::unauthenticated::AuthenticatedPeer;
-use crate::control::{Refused, Reply};
+use crate::control::{Call, Refused, Reply, Request};
 use crate::tcp::{Accepted, Incoming, MessageChannel, Refusal};
 use crate::wake_timer::WakeTimer;
 
@@ -227,6 +227,9 @@ impl Worker {
         message: &[u8],
         turns: &mut BusyTask,
     ) -> io::Result<Result<Reply, Refused>> {
+        if let Ok(Request::Call(call)) = Request::decode(message) {
+            return Ok(self.call(speaker, call).await);
+        }
         let limit_ns = nanoseconds(self.node.options().handshake_limit);
         let mut since_ns = self.node.now_ns();
         loop {
@@ -245,6 +248,32 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Has a procedure run on a thread of its own, and answers at the latest at its limit.
+    async fn call(&self, speaker: Speaker, call: Call) -> Result<Reply, Refused> {
+        let job = self.node.accept(speaker, call)?;
+        let limit = job.limit;
+        let (answer, answered) = async_channel::bounded(1);
+        let run = move || {
+            let _ = answer.try_send(job.run());
+        };
+        let thread = std::thread::Builder::new().name("farcore-call".to_owned());
+        thread.spawn(run).map_err(|_| Refused::Stopping)?;
+        let late = async {
+            Timer::new(limit).await;
+            Err(Refused::LateCall {
+                limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            })
+        };
+        let done = async {
+            let answered = answered.recv().await;
+            Ok(answered.unwrap_or_else(|_| Err("the procedure has gone".to_owned())))
+        };
+        Ok(match or(done, late).await? {
+            Ok(answer) => Reply::Called(answer),
+            Err(reason) => Reply::Failed(reason),
+        })
     }
 
     async fn memory(&self, incoming: Incoming, ticket: Ticket) -> io::Result<()> {

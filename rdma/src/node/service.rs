@@ -7,31 +7,36 @@
 //!   in progress ensures. They are reclaimed only when it is over, and retried for as long as a
 //!   device fails to free them.
 //!
-//! This is the only module of the node that reads a clock; sessions receive the time.
+//! This is the only module of the node that reads a clock, but for the time limits of procedures;
+//! sessions receive the time.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use farcore_tuning::Clock;
 use tracing::{error, info, warn};
 
+use super::bytes::{Keeper, NodeBytes};
 use super::isolation::{CLEAR_BYTES, Isolation, SessionPermissions};
 use super::memory::NodeMemory;
+use super::procedures::{CALLS_MAX, Job, ProcedureCall, SESSION_CALLS_MAX};
 use super::refusal_log::RefusalLog;
 use super::session::{End, NodeLine};
 use super::sessions::{Over, Sessions, Speaker, Ticket};
+use super::shares::{Heir, Shares};
 use super::start::NodeOptions;
 use crate::address::Scheme;
 use crate::control::token;
+use crate::control::{Call, Grant, NodeStatistics, Opening, Refused, Reply, Request, Welcome};
 use crate::control::{Join, MemoryProof, NodeGreeted, SessionKey};
-use crate::control::{NodeStatistics, Opening, Refused, Reply, Request, Welcome};
 use crate::node::metrics::{Place, ServerMetrics, Why, add, get, set};
 use crate::pool::{ExtentRun, OwnerId, TakenBack};
-use crate::tcp::{Carrier, Exposed, Refusal};
+use crate::tcp::{Access, Carrier, Exposed, Refusal, RemoteRange};
+use crate::work::RemoteSlice;
 
 /// The state that all threads of a node share.
 #[derive(Debug)]
@@ -43,6 +48,9 @@ pub(super) struct Service {
     /// Set if each session is kept to its own extents.
     isolation: Option<Arc<Isolation>>,
     sessions: Mutex<Sessions<NodeLine>>,
+    shares: RwLock<Shares>,
+    /// Procedures that run.
+    calls: AtomicUsize,
     clock: Clock,
     started_ns: u64,
     stopping: AtomicBool,
@@ -83,6 +91,52 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A call in progress, as its session and its node count it.
+struct InProgress {
+    node: Arc<Service>,
+    speaker: Speaker,
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.node.sessions().done(self.speaker);
+        // ORDERING: relaxed; it is a count.
+        self.node.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Keeper for Service {
+    fn hold(&self, session: OwnerId) -> bool {
+        self.sessions().hold(session, self.now_ns())
+    }
+
+    fn release(&self, session: OwnerId) {
+        self.sessions().release(session);
+    }
+
+    fn exposed_to(self: Arc<Self>, session: OwnerId) -> Exposed {
+        Self::exposed(&self, session)
+    }
+
+    fn owns(&self, session: OwnerId, range: RemoteRange) -> bool {
+        let place = |offset| {
+            let key = range.key;
+            self.memory.map().extent_of(RemoteSlice { key, offset })
+        };
+        let last = u64::from(range.bytes).saturating_sub(1);
+        let last = range.offset.checked_add(last).and_then(place);
+        let (Some((first, _)), Some((last, _))) = (place(range.offset), last) else {
+            return false;
+        };
+        let table = self.memory.table();
+        (first..=last).all(|extent| table.owner(extent) == Some(session))
+    }
+
+    fn is_stopping(&self) -> bool {
+        Self::is_stopping(self)
+    }
+}
+
 impl Service {
     pub(super) fn new(
         options: NodeOptions,
@@ -98,10 +152,64 @@ impl Service {
             metrics: ServerMetrics::default(),
             refusal_log: RefusalLog::default(),
             sessions: Mutex::new(sessions),
+            shares: RwLock::default(),
+            calls: AtomicUsize::new(0),
             started_ns: clock.now_ns(),
             clock,
             stopping: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn keeper(self: &Arc<Self>) -> Arc<dyn Keeper> {
+        Arc::<Self>::clone(self)
+    }
+
+    /// Counts a call of a session, until what it returns is dropped.
+    fn admit(self: &Arc<Self>, speaker: Speaker) -> Result<InProgress, Refused> {
+        if self.is_stopping() {
+            return Err(Refused::Stopping);
+        }
+        let too_many = |calls_max: usize| Refused::TooManyCalls {
+            calls_max: calls_max as u64,
+        };
+        let mut sessions = self.sessions();
+        sessions.request(speaker, self.now_ns())?;
+        if sessions.requests(speaker.session) > SESSION_CALLS_MAX {
+            sessions.done(speaker);
+            return Err(too_many(SESSION_CALLS_MAX as usize));
+        }
+        let next = |running: usize| (running < CALLS_MAX).then_some(running + 1);
+        let relaxed = Ordering::Relaxed;
+        // ORDERING: relaxed; it is a count.
+        if self.calls.fetch_update(relaxed, relaxed, next).is_err() {
+            sessions.done(speaker);
+            return Err(too_many(CALLS_MAX));
+        }
+        let node = Arc::clone(self);
+        Ok(InProgress { node, speaker })
+    }
+
+    /// Accepts a call of a procedure.
+    pub(super) fn accept(self: &Arc<Self>, speaker: Speaker, call: Call) -> Result<Job, Refused> {
+        let request = self.admit(speaker)?;
+        let run = self.options.procedures.get(&call.procedure);
+        let run = run.ok_or(Refused::NoProcedure)?;
+        let target = call.target.map(|target| {
+            let range = RemoteRange {
+                key: target.key,
+                offset: target.offset,
+                bytes: target.bytes,
+            };
+            let bytes = NodeBytes::new(self.keeper(), speaker.session, Access::Write, range);
+            bytes.ok_or(Refused::WrongTarget)
+        });
+        // Heartbeats wait for the answer, and a client waits for a quarter of a lease.
+        let longest = self.options.lease / 8;
+        let limit = Duration::from_millis(call.limit_ms.into()).min(longest);
+        let end = Instant::now() + limit;
+        let running = ProcedureCall::new(self.keeper(), target.transpose()?, end);
+        let request = Box::new(request);
+        Ok(Job::new(run, running, call.argument, limit, request))
     }
 
     pub(super) fn options(&self) -> &NodeOptions {
@@ -285,9 +393,204 @@ impl Service {
         Ok(run)
     }
 
-    /// Frees a chunk.
+    /// Whether a session may access an extent that it does not own.
+    pub(super) fn permits(&self, session: OwnerId, extent: u32, writes: bool) -> bool {
+        let shares = self.shares.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(anchor) = shares.anchor(extent) {
+            return self.memory.table().owner(anchor) == Some(session)
+                || shares.permits(session, anchor, writes);
+        }
+        shares.permits(session, extent, writes)
+    }
+
+    /// Whether any session shares an extent, or it follows another, or is followed.
+    pub(super) fn is_shared(&self, extent: u32) -> bool {
+        let shares = self.shares.read().unwrap_or_else(PoisonError::into_inner);
+        shares.is_shared(extent) || shares.is_anchor(extent) || shares.anchor(extent).is_some()
+    }
+
+    fn shares(&self) -> RwLockWriteGuard<'_, Shares> {
+        self.shares.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shares the extents of a grant.
+    fn share(&self, speaker: Speaker, grant: &Grant) -> Result<(), Refused> {
+        let malformed = Refused::NotOwned {
+            count: grant.chunk.count,
+        };
+        let run = grant.chunk.run().ok_or(malformed)?;
+        let grantor = grant.session;
+        let mut shares = self.shares();
+        let key = {
+            let mut sessions = self.sessions();
+            let incarnation = sessions.incarnation();
+            sessions.key(grantor, incarnation, self.now_ns())
+        };
+        let key = key.map_err(|_| Refused::GrantOver)?;
+        let chunk = (run.first(), run.count());
+        if !key.is_grant_proof(grantor.get(), chunk, grant.may_write, &grant.proof) {
+            return Err(Refused::WrongGrant);
+        }
+        let table = self.memory.table();
+        if run.extents().any(|one| table.owner(one) != Some(grantor)) {
+            return Err(Refused::GrantOver);
+        }
+        shares.add(speaker.session, run, grant.may_write);
+        Ok(())
+    }
+
+    /// Passes an extent on to a session that shares it; false if none does.
+    fn pass_on(&self, shares: &mut Shares, owner: OwnerId, extent: u32) -> bool {
+        let Heir::Session(heir) = shares.heir(extent, owner) else {
+            return false;
+        };
+        let table = self.memory.table();
+        let passed = table.pass(owner, extent, heir);
+        if passed {
+            shares.note(extent, true);
+            for attached in shares.attached(extent) {
+                table.pass(owner, attached, heir);
+            }
+        }
+        passed
+    }
+
+    /// Attaches extents of a session to an anchor that it may write.
+    fn attach(&self, speaker: Speaker, run: ExtentRun, anchor: u32) -> Result<(), Refused> {
+        let session = speaker.session;
+        let table = self.memory.table();
+        let count = run.count();
+        let mut shares = self.shares();
+        let owner = table.owner(anchor).filter(|&owner| {
+            shares.anchor(anchor).is_none()
+                && (owner == session || shares.permits(session, anchor, true))
+        });
+        let owner = owner.ok_or(Refused::NotOwned { count })?;
+        let is_free = |extent: &u32| {
+            table.owner(*extent) == Some(session)
+                && *extent != anchor
+                && !shares.is_shared(*extent)
+                && !shares.is_anchor(*extent)
+        };
+        let foreign = run.extents().filter(|extent| !is_free(extent)).count();
+        if foreign > 0 {
+            let count = u32::try_from(foreign).unwrap_or(count);
+            return Err(Refused::NotOwned { count });
+        }
+        for extent in run.extents() {
+            if table.pass(session, extent, owner) {
+                shares.attach(extent, anchor);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees an extent that no other session shares, and first what is attached to it.
+    fn free_anchor(
+        &self,
+        shares: &mut Shares,
+        owner: OwnerId,
+        run: ExtentRun,
+    ) -> Result<Performed, Refused> {
+        for attached in shares.attached(run.first()) {
+            let one = ExtentRun::new(attached, 1).ok_or(Refused::Malformed)?;
+            match self.free_own(owner, one) {
+                Ok(Performed::Whole(_)) | Err(_) => shares.detach(attached),
+                Ok(later) => return Ok(later),
+            }
+        }
+        self.free_own(owner, run)
+    }
+
+    /// Gives up a session's share. What it inherited and no other shares becomes free.
+    fn unshare(&self, speaker: Speaker, run: ExtentRun) -> Result<Performed, Refused> {
+        let session = speaker.session;
+        let mut shares = self.shares();
+        let mut found = false;
+        for extent in run.extents() {
+            let Some(is_last) = shares.remove(session, extent) else {
+                continue;
+            };
+            found = true;
+            let is_heir =
+                shares.is_inherited(extent) && self.memory.table().owner(extent) == Some(session);
+            if !is_last || !is_heir || self.pass_on(&mut shares, session, extent) {
+                continue;
+            }
+            let one = ExtentRun::new(extent, 1).ok_or(Refused::Malformed)?;
+            match self.free_anchor(&mut shares, session, one)? {
+                Performed::Whole(_) => shares.note(extent, false),
+                later => {
+                    // The share goes with the extent: it is retried.
+                    shares.add(session, one, true);
+                    return Ok(later);
+                }
+            }
+        }
+        if !found {
+            return Err(Refused::NotOwned { count: run.count() });
+        }
+        Ok(Performed::Whole(Box::new(Reply::Unshared)))
+    }
+
+    /// Passes on what an ended session owned and others share.
+    fn pass_on_all(&self, ended: OwnerId) {
+        let mut shares = self.shares();
+        if shares.is_empty() {
+            return;
+        }
+        shares.end(ended);
+        let table = self.memory.table();
+        let shared: Vec<u32> = shares.extents().collect();
+        for extent in shared {
+            if table.owner(extent) == Some(ended) {
+                self.pass_on(&mut shares, ended, extent);
+            }
+        }
+        shares.forget(|extent| table.owner(extent) == Some(ended));
+    }
+
+    /// Frees a chunk. What others share passes on to them.
     fn free(&self, speaker: Speaker, run: ExtentRun) -> Result<Performed, Refused> {
-        let (table, owner) = (self.memory.table(), speaker.session);
+        let owner = speaker.session;
+        let is_plain = {
+            let shares = self.shares.read().unwrap_or_else(PoisonError::into_inner);
+            let is_plain = |extent| {
+                !shares.is_shared(extent)
+                    && !shares.is_anchor(extent)
+                    && shares.anchor(extent).is_none()
+            };
+            shares.is_empty() || run.extents().all(is_plain)
+        };
+        if !is_plain {
+            let mut shares = self.shares();
+            let mut refused = 0;
+            for extent in run.extents() {
+                let one = ExtentRun::new(extent, 1).ok_or(Refused::Malformed)?;
+                if self.pass_on(&mut shares, owner, extent) {
+                    continue;
+                }
+                match self.free_anchor(&mut shares, owner, one) {
+                    Ok(Performed::Whole(_)) => {
+                        shares.note(extent, false);
+                        shares.detach(extent);
+                    }
+                    Ok(later) => return Ok(later),
+                    // Passed on or freed before a pause.
+                    Err(_) => refused += 1,
+                }
+            }
+            if refused == run.count() {
+                return Err(Refused::NotOwned { count: refused });
+            }
+            return Ok(Performed::Whole(Box::new(Reply::Freed)));
+        }
+        self.free_own(owner, run)
+    }
+
+    /// Frees extents that no other session shares.
+    fn free_own(&self, owner: OwnerId, run: ExtentRun) -> Result<Performed, Refused> {
+        let table = self.memory.table();
         let freed = match &self.isolation {
             None => table.free(owner, run),
             Some(isolation) => {
@@ -325,7 +628,10 @@ impl Service {
             speaker,
         };
         let reply = match request {
-            Request::Hello { .. } | Request::Prove { .. } => return Err(Refused::OutOfTurn),
+            // Calls are performed elsewhere: they take longer than a turn.
+            Request::Hello { .. } | Request::Prove { .. } | Request::Call(_) => {
+                return Err(Refused::OutOfTurn);
+            }
             Request::Heartbeat => Reply::Renewed,
             Request::AllocateChunk { bytes } => Reply::Chunk(self.allocate(speaker, bytes)?.into()),
             Request::FreeChunk(chunk) => {
@@ -333,6 +639,29 @@ impl Service {
                     .run()
                     .ok_or(Refused::NotOwned { count: chunk.count })?;
                 return self.free(speaker, run);
+            }
+            Request::Share(grant) => {
+                self.share(speaker, &grant)?;
+                Reply::Shared
+            }
+            Request::Unshare(chunk) => {
+                let not_owned = Refused::NotOwned { count: chunk.count };
+                return self.unshare(speaker, chunk.run().ok_or(not_owned)?);
+            }
+            Request::CountShares(chunk) => {
+                let not_owned = Refused::NotOwned { count: chunk.count };
+                let run = chunk.run().ok_or(not_owned)?;
+                let shares = self.shares.read().unwrap_or_else(PoisonError::into_inner);
+                Reply::Shares(shares.count(speaker.session, run))
+            }
+            Request::Attach { chunk, anchor } => {
+                let not_owned = Refused::NotOwned { count: chunk.count };
+                self.attach(speaker, chunk.run().ok_or(not_owned)?, anchor)?;
+                Reply::Attached
+            }
+            Request::IsOpen(session) => {
+                let is_open = self.sessions().holds(session);
+                Reply::IsOpen(is_open)
             }
             Request::Statistics => Reply::Statistics(self.statistics()),
             Request::Bye => {
@@ -403,7 +732,7 @@ impl Service {
                     session,
                     name,
                     extents = extents.left,
-                    "the device failed: these extents stay owned until it can free them"
+                    "these extents stay owned: another session still accesses them, or the device failed; it is tried again"
                 );
                 add(&self.metrics.extents_stuck, u64::from(extents.left));
                 state.stuck.push(one);
@@ -454,10 +783,10 @@ impl Service {
             unknown.remove(&session);
         });
         let unowned = owned.iter().filter(|(_, owner)| unknown.contains(owner));
-        let freed = unowned.filter(|&&(extent, owner)| {
-            self.clear_isolated([extent]);
-            ExtentRun::new(extent, 1)
-                .is_some_and(|run| self.memory.table().free(owner, run).is_ok())
+        let freed = unowned.filter(|&&(extent, owner)| match &self.isolation {
+            Some(isolation) => self.free_unpinned(isolation, owner, &[extent]).freed > 0,
+            None => ExtentRun::new(extent, 1)
+                .is_some_and(|run| self.memory.table().free(owner, run).is_ok()),
         });
         let extents = freed.count();
         if extents > 0 {
@@ -469,21 +798,29 @@ impl Service {
         }
     }
 
-    /// Clears extents that are about to become free, if sessions are isolated. Their owner has no
-    /// connection any more.
-    fn clear_isolated(&self, extents: impl IntoIterator<Item = u32>) {
-        if let Some(isolation) = &self.isolation {
-            for extent in extents {
-                isolation.clear(&self.memory, extent, &mut u64::MAX.clone());
-            }
+    /// Clears and frees extents while none of them is accessed; the others are left.
+    fn free_unpinned(&self, isolation: &Isolation, owner: OwnerId, extents: &[u32]) -> TakenBack {
+        let mut taken = TakenBack::default();
+        for run in extents.iter().filter_map(|&one| ExtentRun::new(one, 1)) {
+            let freed = isolation.while_unpinned(run, || {
+                isolation.clear(&self.memory, run.first(), &mut u64::MAX.clone());
+                self.memory.table().free(owner, run).is_ok()
+            });
+            taken.freed += u32::from(freed == Some(true));
+            taken.left += u32::from(freed.is_none());
         }
+        taken
     }
 
+    /// Frees a session's extents that no other session shares. One that shared them may still
+    /// access some.
     fn take_back(&self, session: OwnerId) -> TakenBack {
-        if self.isolation.is_some() {
-            self.clear_isolated(self.memory.table().owned_by(session));
-        }
-        let taken = self.memory.table().try_take_back(session);
+        self.pass_on_all(session);
+        let table = self.memory.table();
+        let taken = match &self.isolation {
+            Some(isolation) => self.free_unpinned(isolation, session, &table.owned_by(session)),
+            None => table.try_take_back(session),
+        };
         add(&self.metrics.extents_reclaimed, u64::from(taken.freed));
         add(&self.metrics.take_backs_failed, u64::from(taken.left > 0));
         taken

@@ -286,6 +286,10 @@ impl<L: Line> Session<L> {
         self.requests -= 1;
     }
 
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests
+    }
+
     pub(crate) fn lines(&self) -> usize {
         self.lines.len()
     }

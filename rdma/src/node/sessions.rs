@@ -198,11 +198,28 @@ impl<L: Line> Sessions<L> {
         Ok(())
     }
 
-    /// A request that [`Sessions::request`] accepted was performed.
-    pub(crate) fn done(&mut self, speaker: Speaker) {
-        if let Some(session) = self.sessions.get_mut(&speaker.session) {
+    /// Keeps a session that is there from being over until [`Sessions::release`]. Its lease is not
+    /// renewed.
+    pub(crate) fn hold(&mut self, session: OwnerId, now_ns: u64) -> bool {
+        let there = self.there(session, now_ns);
+        there.map(Session::begin).is_some()
+    }
+
+    /// Ends [`Sessions::hold`].
+    pub(crate) fn release(&mut self, session: OwnerId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
             session.done();
         }
+    }
+
+    /// The requests of a session that are being performed.
+    pub(crate) fn requests(&self, session: OwnerId) -> u32 {
+        self.sessions.get(&session).map_or(0, Session::requests)
+    }
+
+    /// A request that [`Sessions::request`] accepted was performed.
+    pub(crate) fn done(&mut self, speaker: Speaker) {
+        self.release(speaker.session);
     }
 
     /// Ends a session.

@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use tracing::info;
 
+use super::bytes::NodeBytes;
 #[cfg(feature = "verbs")]
 use super::cm;
 use super::lobby;
 use super::memory::{MemoryError, MemoryOptions, NodeMemory, Registered};
+use super::procedures::Procedures;
 use super::serve;
 use super::service::{self, Service};
 use super::session::NodeLine;
@@ -26,9 +28,11 @@ use crate::address::Scheme;
 use crate::control::Token;
 use crate::control::{KEEP_MAX, LEASE_MAX, LEASE_MIN, NodeStatistics};
 use crate::fabric::VerbsOptions;
-use crate::tcp::TcpAddress;
+use crate::pool::OwnerId;
+use crate::tcp::{Access, RemoteRange, TcpAddress};
 #[cfg(feature = "verbs")]
 use crate::verbs::{CmListener, Context, VerbsError};
+use crate::work::RemoteSlice;
 
 const THREADS_MAX: usize = 1024;
 
@@ -72,6 +76,8 @@ pub struct NodeOptions {
     /// two. When all places of a half are taken, the address that holds most of them loses its
     /// oldest.
     pub unauthenticated_max: usize,
+    /// What the host's program does for clients.
+    pub procedures: Procedures,
     /// Time limit for each step of a handshake, and for freeing extents before a farewell.
     pub handshake_limit: Duration,
 }
@@ -97,6 +103,7 @@ impl NodeOptions {
             connections_max: 4096,
             silent_max: 1024,
             unauthenticated_max: 2048,
+            procedures: Procedures::new(),
             handshake_limit: Duration::from_secs(5),
         }
     }
@@ -323,6 +330,11 @@ fn listen_by_verbs(
     Ok((listener, Some(context)))
 }
 
+/// The memory is not the session's own, or the session is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the memory is not the session's own, or the session is over")]
+pub struct NotPermitted;
+
 /// A serving memory node. Dropping this stops it.
 #[derive(Debug)]
 pub struct NodeHandle {
@@ -350,7 +362,59 @@ impl NodeHandle {
         NodeMetrics(Arc::clone(&self.node))
     }
 
-    /// Stops listening, ends all connections, and waits until they have ended.
+    /// Random in each start of a node, so that memory of an earlier start is not taken for its own.
+    #[must_use]
+    pub fn incarnation(&self) -> u32 {
+        self.node.sessions().incarnation()
+    }
+
+    /// Reads memory of a session of this node, without a request. Not atomic: clients may write it
+    /// meanwhile. Cost: a lock of the sessions.
+    ///
+    /// # Errors
+    /// [`NotPermitted`].
+    pub fn read(
+        &self,
+        session: OwnerId,
+        from: RemoteSlice,
+        into: &mut [u8],
+    ) -> Result<(), NotPermitted> {
+        let bytes = self.bytes(session, Access::Read, from, into.len())?;
+        bytes.read(0, into).map_err(|_| NotPermitted)
+    }
+
+    /// Writes memory of a session of this node, without a request. Not atomic: clients may read it
+    /// meanwhile. Cost: a lock of the sessions.
+    ///
+    /// # Errors
+    /// As [`NodeHandle::read`].
+    pub fn write(
+        &self,
+        session: OwnerId,
+        to: RemoteSlice,
+        from: &[u8],
+    ) -> Result<(), NotPermitted> {
+        let bytes = self.bytes(session, Access::Write, to, from.len())?;
+        bytes.write(0, from).map_err(|_| NotPermitted)
+    }
+
+    fn bytes(
+        &self,
+        session: OwnerId,
+        access: Access,
+        slice: RemoteSlice,
+        bytes: usize,
+    ) -> Result<NodeBytes, NotPermitted> {
+        let range = RemoteRange {
+            key: slice.key,
+            offset: slice.offset,
+            bytes: u32::try_from(bytes).map_err(|_| NotPermitted)?,
+        };
+        NodeBytes::new(self.node.keeper(), session, access, range).ok_or(NotPermitted)
+    }
+
+    /// Stops listening, ends all connections, and waits until they have ended. Procedures are not
+    /// waited for.
     pub fn stop(mut self) {
         self.end();
     }

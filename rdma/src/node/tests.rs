@@ -3,6 +3,7 @@
 
 mod isolation;
 mod newcomers;
+mod shares;
 mod turns;
 
 use std::future::Future;

@@ -308,6 +308,13 @@ impl<E: Endpoint> Claims<E> {
         }
     }
 
+    /// Forgets a claim without freeing it: its extents are freed in another way, or passed on.
+    pub fn forget(&self, claim: &Claim) {
+        if let Some(node) = self.nodes.get(claim.node) {
+            node.seen.borrow_mut().mine[claim.run.word() as usize] &= !claim.run.mask();
+        }
+    }
+
     fn begin_free(&self, claim: &Claim) -> Result<(&Node, Attempt<'_>), ClaimsError> {
         let nodes = self.nodes.len();
         let (node, run) = (claim.node, claim.run);
@@ -319,12 +326,6 @@ impl<E: Endpoint> Claims<E> {
             return Err(NotOwned { owner, run, count }.into());
         }
         Ok((node, Attempt::new(&node.seen, run)))
-    }
-
-    /// The shortest extent of any node, in bytes.
-    pub(crate) fn shortest_extent_bytes(&self) -> u64 {
-        let bytes = |node: &Node| node.at.map.extent_bytes;
-        self.nodes.iter().map(bytes).min().unwrap_or(u64::MAX)
     }
 
     /// Claim attempts so far in which another client was faster.

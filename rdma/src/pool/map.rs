@@ -369,6 +369,24 @@ impl NodeMap {
         None
     }
 
+    /// The extent that holds a place, and the place's offset in it; `None` if there is none. Cost:
+    /// one step per region.
+    #[must_use]
+    pub fn extent_of(&self, slice: RemoteSlice) -> Option<(u32, u64)> {
+        let mut first = 0;
+        for region in &self.regions {
+            let extents = region.bytes / self.extent_bytes;
+            if region.key == slice.key {
+                let extent = slice.offset / self.extent_bytes;
+                let number = u32::try_from(first + extent).ok()?;
+                let inside = slice.offset % self.extent_bytes;
+                return (extent < extents).then_some((number, inside));
+            }
+            first += extents;
+        }
+        None
+    }
+
     /// The number of bytes of a run that lie together in one region, from its start: all, unless a
     /// region ends within it.
     #[must_use]

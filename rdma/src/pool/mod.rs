@@ -9,12 +9,10 @@
 //! - [`map`]: a node's description of itself, and where each word and extent lies.
 //! - [`protocol`]: the steps of claim, free, take-back and mend, shared by both sides.
 //! - [`table`]: the node's side.
-//! - [`claims`]: the client's side by claims.
-//! - [`chunk`]: the client's side by request.
+//! - [`claims`]: the client's side.
 //!
 //! Access: both sides change owner words and bitmap words by compare-and-swap only.
 
-mod chunk;
 mod claims;
 #[cfg(test)]
 mod crowd;
@@ -24,9 +22,6 @@ mod map;
 mod protocol;
 mod table;
 
-#[cfg(test)]
-pub(crate) use self::chunk::tests as chunk_tests;
-pub use self::chunk::{CHUNK_BYTES, Chunk, ChunkSource, Chunks, ChunksError, Piece};
 pub use self::claims::{Claim, Claims, ClaimsError, PoolNode};
 pub use self::map::{ExtentRun, NodeMap, NodeMapError, OwnerId, RegionDescriptor};
 pub(crate) use self::protocol::TakenBack;

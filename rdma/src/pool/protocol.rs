@@ -8,14 +8,15 @@
 //!   claim       bitmap word: seen -> seen | run    then each owner word: 0 -> id
 //!   free        each owner word: id -> 0           then bitmap word: clear the bits
 //!   take back   as free, for all words that hold the id of an owner that is over
+//!   pass        owner word: id -> heir's id, for an extent that the heir shares
 //!   mend        bitmap word: set bits of owned extents, clear bits that stood without an owner for
 //!   two sweeps
 //! ```
 //!
 //! - I1: an owner word changes only 0 -> id (claim) and id -> 0 (by the owner, or by take back once
-//!   the owner's connections are closed). So no extent has two owners, whatever happens to the
-//!   bitmap. The owner word of a session that is kept after its lease stays as it is: its client
-//!   may still resume.
+//!   the owner's connections are closed), and id -> heir's id (by the node, where otherwise it
+//!   would be 0). So no extent has two owners, whatever happens to the bitmap. The owner word of a
+//!   session that is kept after its lease stays as it is: its client may still resume.
 //! - I2: a bit is cleared only by the side that set its owner word to 0, after that, or by a mend.
 //!
 //! Why a wrong bit does no harm, and does not stay wrong:
@@ -132,6 +133,18 @@ pub(crate) async fn free<W: Words>(
     let released = swap_owners(words, run, run.mask(), owner.get(), 0).await?;
     let word = clear(words, run.word(), released, seen).await?;
     Ok(Freed { released, word })
+}
+
+/// Passes an extent on to another owner; false if it is not `owner`'s, or a device failed. Its bit
+/// stays set.
+pub(crate) async fn pass<W: Words>(
+    words: &W,
+    owner: OwnerId,
+    extent: u32,
+    heir: OwnerId,
+) -> Result<bool, W::Error> {
+    let old = swap_one(words, Place::Owner(extent), owner.get(), heir.get()).await?;
+    Ok(old == owner.get())
 }
 
 /// The outcome of a take-back.

@@ -206,6 +206,12 @@ impl Table {
         }
     }
 
+    /// Passes an extent on to another owner, who may access it already; false if it is not the
+    /// owner's, or a device failed.
+    pub(crate) fn pass(&self, owner: OwnerId, extent: u32, heir: OwnerId) -> bool {
+        extent < self.extents && now(protocol::pass(&self, owner, extent, heir))
+    }
+
     /// Frees all extents of an owner whose connections are closed. Returns their number. Bits that
     /// the owner set without completing a claim are left to [`Table::mend`]. Cost: reads all owner
     /// words.

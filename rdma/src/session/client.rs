@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::control::token::{self, Join, SessionKey, Token};
-use crate::control::{Chunk, NodeStatistics, Opening, Reply, Request, Welcome};
+use crate::control::{Chunk, Grant, NodeStatistics, Opening, Reply, Request, Welcome};
 use crate::control::{ClientHello, SessionError, granted};
 use crate::executor::Timer;
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
@@ -85,6 +85,19 @@ impl SessionFacts {
     #[must_use]
     pub fn memory_request(&self, slot: u32) -> ConnectRequest {
         self.pass.request(slot)
+    }
+
+    /// A grant by which other sessions share extents that this one owns.
+    #[must_use]
+    pub fn grant(&self, run: ExtentRun, may_write: bool) -> Grant {
+        let MemoryPass { session, key, .. } = &self.pass;
+        let chunk = (run.first(), run.count());
+        Grant {
+            session: *session,
+            chunk: run.into(),
+            may_write,
+            proof: key.grant_proof(session.get(), chunk, may_write),
+        }
     }
 }
 
@@ -302,6 +315,14 @@ impl NodeSession {
             Reply::Freed => Ok(()),
             _ => Err(SessionError::Unexpected(wanted)),
         }
+    }
+
+    /// Performs a request that needs nothing of this side.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn ask(&mut self, request: &Request) -> Result<Reply, SessionError> {
+        self.call(request, "an answer").await
     }
 
     /// The node's figures.

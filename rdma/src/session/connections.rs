@@ -23,7 +23,7 @@ use crate::executor::Timer;
 use farcore_tuning::Clock;
 
 use crate::address::FabricAddress;
-use crate::control::{NodeStatistics, SessionError, Token};
+use crate::control::{Call, Grant, NodeStatistics, Reply, Request, SessionError, Token};
 use crate::fabric::{ConnectionSlot, SlotError};
 use crate::heartbeats::{Heartbeats, KeptSession, Siblings};
 use crate::pool::{ExtentRun, OwnerId};
@@ -438,12 +438,105 @@ impl NodeConnections {
         self.named(self.kept.free_chunk(run).await)
     }
 
+    async fn ask(&self, request: Request) -> Result<Reply, ManagerError> {
+        self.named(self.kept.ask(request).await)
+    }
+
+    fn unexpected<T>(&self, wanted: &'static str) -> Result<T, ManagerError> {
+        self.named(Err(SessionError::Unexpected(wanted)))
+    }
+
+    /// Shares extents of another session: they are not reclaimed with it, but only when the last
+    /// session has given up its share.
+    ///
+    /// # Errors
+    /// [`Refused::GrantOver`](crate::control::Refused::GrantOver) if that session has ended or does
+    /// not own them, [`Refused::WrongGrant`](crate::control::Refused::WrongGrant) if it did not
+    /// grant it.
+    pub async fn share(&self, grant: Grant) -> Result<(), ManagerError> {
+        match self.ask(Request::Share(grant)).await? {
+            Reply::Shared => Ok(()),
+            _ => self.unexpected("a share"),
+        }
+    }
+
+    /// Gives up a share. No request on it may be in flight.
+    ///
+    /// # Errors
+    /// [`Refused::NotOwned`](crate::control::Refused::NotOwned) if there is none.
+    pub async fn unshare(&self, run: ExtentRun) -> Result<(), ManagerError> {
+        match self.ask(Request::Unshare(run.into())).await? {
+            Reply::Unshared => Ok(()),
+            _ => self.unexpected("the end of a share"),
+        }
+    }
+
+    /// How many other sessions share some of the extents.
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn count_shares(&self, run: ExtentRun) -> Result<u32, ManagerError> {
+        match self.ask(Request::CountShares(run.into())).await? {
+            Reply::Shares(count) => Ok(count),
+            _ => self.unexpected("a number of shares"),
+        }
+    }
+
+    /// Gives extents to all that use an anchor: they have its owner and its sharers, and are freed
+    /// with it.
+    ///
+    /// # Errors
+    /// [`Refused::NotOwned`](crate::control::Refused::NotOwned) if the session does not own them,
+    /// or may not write the anchor.
+    pub async fn attach(&self, run: ExtentRun, anchor: u32) -> Result<(), ManagerError> {
+        let chunk = run.into();
+        match self.ask(Request::Attach { chunk, anchor }).await? {
+            Reply::Attached => Ok(()),
+            _ => self.unexpected("the end of an attachment"),
+        }
+    }
+
+    /// Whether a session of the node is open. If not, none of its requests is performed any more.
+    ///
+    /// # Errors
+    /// [`ManagerError::Session`].
+    pub async fn is_open_session(&self, session: OwnerId) -> Result<bool, ManagerError> {
+        match self.ask(Request::IsOpen(session)).await? {
+            Reply::IsOpen(is_open) => Ok(is_open),
+            _ => self.unexpected("whether a session is open"),
+        }
+    }
+
+    /// Calls a procedure of the node's host. The future may be run by another task. Its answer, or
+    /// why the procedure failed.
+    ///
+    /// # Errors
+    /// [`SessionError::Refused`]: [`Refused::NoProcedure`](crate::control::Refused::NoProcedure),
+    /// [`Refused::WrongTarget`](crate::control::Refused::WrongTarget),
+    /// [`Refused::TooManyCalls`](crate::control::Refused::TooManyCalls).
+    pub fn call(
+        &self,
+        call: Call,
+    ) -> impl Future<Output = Result<Result<Vec<u8>, String>, SessionError>> + use<> {
+        let asked = self.kept.asking(Request::Call(call));
+        async move {
+            match asked.await? {
+                Reply::Called(answer) => Ok(Ok(answer)),
+                Reply::Failed(reason) => Ok(Err(reason)),
+                _ => Err(SessionError::Unexpected("the answer of a call")),
+            }
+        }
+    }
+
     /// The node's figures.
     ///
     /// # Errors
     /// [`ManagerError::Session`].
     pub async fn statistics(&self) -> Result<NodeStatistics, ManagerError> {
-        self.named(self.kept.statistics().await)
+        match self.ask(Request::Statistics).await? {
+            Reply::Statistics(statistics) => Ok(statistics),
+            _ => self.unexpected("figures"),
+        }
     }
 
     /// Ends the session: the node frees its extents at once.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use farcore_tuning::entropy_u32;
@@ -20,9 +21,9 @@ const ATTEMPTS: u32 = 8;
 /// The pause after the first attempt; it doubles with each further one: about 2 s in all.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// An established connection, to be adopted by an endpoint.
+/// An established connection, to be adopted by an endpoint on any thread.
 #[derive(Debug)]
-pub struct Connected(pub(super) Socket);
+pub struct Connected(pub(super) Socket<OwnedFd>);
 
 impl Connected {
     /// True if the peer has closed it, as far as is known without waiting.
@@ -42,23 +43,36 @@ impl Connected {
     pub(crate) fn raw(&self) -> std::os::fd::RawFd {
         self.0.raw()
     }
+}
 
-    /// For bytes exchanged before both sides are a queue pair, or instead of it.
-    #[cfg(feature = "verbs")]
+/// An established connection on its executor, for bytes exchanged before both sides are a queue
+/// pair, or beside it.
+#[cfg(feature = "verbs")]
+#[derive(Debug)]
+pub(crate) struct Exchange(pub(super) Socket);
+
+#[cfg(feature = "verbs")]
+impl Exchange {
     pub(crate) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.0.read_exact(bytes).await
     }
 
+    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes).await
+    }
+
     /// Waits until either side closes it. A peer that sends anything more violates the protocol,
     /// which ends it too.
-    #[cfg(feature = "verbs")]
     pub(crate) async fn ended(&mut self) {
         let _ = self.0.read_exact(&mut [0]).await;
     }
 
-    #[cfg(feature = "verbs")]
-    pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes).await
+    /// The connection, once all bytes are exchanged.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(crate) fn connected(self) -> io::Result<Connected> {
+        self.0.detach().map(Connected)
     }
 }
 
@@ -219,7 +233,24 @@ pub async fn connect_queue(
     request: &ConnectRequest,
     limit: Duration,
 ) -> Result<Connected, ConnectError> {
-    connect(address, request, limit).await.map(Connected)
+    let socket = connect(address, request, limit).await?;
+    let detached = socket.detach();
+    detached
+        .map(Connected)
+        .map_err(|source| ConnectError::Io { address, source })
+}
+
+/// Connects for an exchange of facts.
+///
+/// # Errors
+/// [`ConnectError`].
+#[cfg(feature = "verbs")]
+pub(crate) async fn connect_exchange(
+    address: SocketAddr,
+    request: &ConnectRequest,
+    limit: Duration,
+) -> Result<Exchange, ConnectError> {
+    connect(address, request, limit).await.map(Exchange)
 }
 
 #[cfg(test)]

@@ -91,6 +91,12 @@ struct Payload {
     then: Then,
 }
 
+// SAFETY: the pointers lead into regions that the endpoint and `Exposed` keep alive, which any
+// thread may access; one thread at a time uses the connection.
+unsafe impl Send for InFlight {}
+// SAFETY: as for `InFlight`.
+unsafe impl Send for Payload {}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     depth: usize,

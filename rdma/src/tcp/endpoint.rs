@@ -12,10 +12,9 @@
 //! - I3: a corked endpoint sends at [`TcpEndpoint::flush`] only, and refusals: what one turn of its
 //!   owner makes leaves with one system call.
 
-use std::cell::{Cell, RefCell};
-use std::os::fd::RawFd;
-use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use farcore_tuning::entropy_u32;
 
@@ -48,45 +47,56 @@ static NODES: LogLimit = LogLimit::new();
 /// hides no line about a node.
 static CLIENTS: LogLimit = LogLimit::new();
 
-/// Hands established connections to a queue pair of the same thread.
+/// Hands established connections to a queue pair, from any thread.
 #[derive(Debug, Default)]
 pub struct ConnectionSlot {
-    offered: RefCell<Option<Connected>>,
-    /// The socket of the queue pair, if it has one.
-    socket: RefCell<Weak<Socket>>,
-    connecting: Cell<bool>,
+    held: Mutex<Held>,
+    connecting: AtomicBool,
     /// Set to make the queue pair fail.
-    broken: Cell<bool>,
+    broken: AtomicBool,
 }
 
+#[derive(Debug, Default)]
+struct Held {
+    offered: Option<Connected>,
+    /// The socket of the queue pair, if it has one.
+    socket: Weak<Socket<OwnedFd>>,
+}
+
+// ORDERING: the flags are relaxed. They guard no other memory: what is offered lies behind the
+// lock.
 impl ConnectionSlot {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Offers a connection; the queue pair takes it when it is renewed.
     pub fn offer(&self, connection: Connected) {
-        self.connecting.set(false);
-        *self.offered.borrow_mut() = Some(connection);
+        self.set_connecting(false);
+        self.held().offered = Some(connection);
     }
 
     /// Records whether a connection is being established.
     pub fn set_connecting(&self, connecting: bool) {
-        self.connecting.set(connecting);
+        self.connecting.store(connecting, Ordering::Relaxed);
     }
 
     /// True while the queue pair has no connection and none is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.socket.borrow().strong_count() == 0 && self.offered.borrow().is_none()
+        let held = self.held();
+        held.socket.strong_count() == 0 && held.offered.is_none()
     }
 
     /// Fails the queue pair, or drops the offered connection, if the peer has closed it. Without
     /// this check the next request would be the first to notice. Cost: a system call.
     pub fn check(&self) {
-        let dead = match self.socket.borrow().upgrade() {
-            Some(socket) => socket.is_dead(),
-            None => self
-                .offered
-                .borrow()
-                .as_ref()
-                .is_some_and(Connected::is_dead),
+        let dead = {
+            let held = self.held();
+            match held.socket.upgrade() {
+                Some(socket) => socket.is_dead(),
+                None => held.offered.as_ref().is_some_and(Connected::is_dead),
+            }
         };
         if dead {
             self.fail();
@@ -95,16 +105,26 @@ impl ConnectionSlot {
 
     /// Makes the queue pair fail at its next poll or post.
     pub fn fail(&self) {
-        self.offered.borrow_mut().take();
-        self.broken.set(self.socket.borrow().strong_count() > 0);
+        let mut held = self.held();
+        held.offered = None;
+        let has_socket = held.socket.strong_count() > 0;
+        self.broken.store(has_socket, Ordering::Relaxed);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    fn take_broken(&self) -> bool {
+        self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 }
 
 #[derive(Debug)]
 struct Queue {
-    socket: Option<Rc<Socket>>,
+    socket: Option<Arc<Socket<OwnedFd>>>,
     connection: Connection,
-    connection_slot: Rc<ConnectionSlot>,
+    connection_slot: Arc<ConnectionSlot>,
     failed: bool,
     /// Since when an answer is owed and none has arrived.
     silent_since_ns: Option<u64>,
@@ -123,7 +143,7 @@ impl Queue {
 
     /// True while the queue pair accepts requests.
     fn is_up(&self) -> bool {
-        self.socket.is_some() && !self.connection_slot.broken.get()
+        self.socket.is_some() && !self.connection_slot.is_broken()
     }
 
     fn ring(&mut self, now_ns: u64) {
@@ -160,7 +180,7 @@ impl Queue {
 
     /// True if anything was received.
     fn poll(&mut self, now_ns: u64, limit_ns: u64) -> bool {
-        if self.connection_slot.broken.take() && self.socket.is_some() {
+        if self.connection_slot.take_broken() && self.socket.is_some() {
             self.fail(Status::RetryExceeded);
         }
         if self.unsent > 0
@@ -251,7 +271,7 @@ impl TcpEndpoint {
         let queue = |_| Queue {
             socket: None,
             connection: Connection::new(depth, exposed.clone()),
-            connection_slot: Rc::default(),
+            connection_slot: Arc::default(),
             failed: false,
             silent_since_ns: None,
             unsent: 0,
@@ -330,8 +350,8 @@ impl TcpEndpoint {
 
     /// The slot that hands connections to a queue pair.
     #[must_use]
-    pub fn connection_slot(&self, queue: usize) -> Rc<ConnectionSlot> {
-        Rc::clone(&self.queues[queue].connection_slot)
+    pub fn connection_slot(&self, queue: usize) -> Arc<ConnectionSlot> {
+        Arc::clone(&self.queues[queue].connection_slot)
     }
 }
 
@@ -374,11 +394,11 @@ impl Endpoint for TcpEndpoint {
         let queue = &self.queues[queue];
         let empty = !queue.connection.has_completions();
         match (&queue.socket, queue.failed) {
-            (Some(_), _) if !queue.connection_slot.broken.get() => QueuePairState::ReadyToSend,
+            (Some(_), _) if !queue.connection_slot.is_broken() => QueuePairState::ReadyToSend,
             (Some(_), _) => QueuePairState::Error,
             (None, true) if empty => QueuePairState::Drained,
             (None, true) => QueuePairState::Error,
-            (None, false) if queue.connection_slot.connecting.get() => {
+            (None, false) if queue.connection_slot.connecting.load(Ordering::Relaxed) => {
                 QueuePairState::ReadyToReceive
             }
             (None, false) => QueuePairState::Init,
@@ -392,7 +412,7 @@ impl Endpoint for TcpEndpoint {
         let (early, late) = self.queues.split_at_mut(self.first);
         let (mut count, mut came) = (0, false);
         for (step, queue) in late.iter_mut().chain(early).enumerate() {
-            if serves || queue.connection.awaits() || queue.connection_slot.broken.get() {
+            if serves || queue.connection.awaits() || queue.connection_slot.is_broken() {
                 came |= queue.poll(now_ns, limit_ns);
             }
             while count < completions.len()
@@ -437,17 +457,17 @@ impl Endpoint for TcpEndpoint {
         let depth = self.depth;
         let exposed = &self.exposed;
         let queue = &mut self.queues[queue];
-        if queue.connection_slot.broken.take() && queue.socket.is_some() {
+        if queue.connection_slot.take_broken() && queue.socket.is_some() {
             queue.fail(Status::RetryExceeded);
         }
         if queue.socket.is_some() || queue.connection.has_completions() {
             return;
         }
-        let offered = queue.connection_slot.offered.borrow_mut().take();
-        if let Some(connected) = offered {
+        let mut held = queue.connection_slot.held();
+        if let Some(connected) = held.offered.take() {
             queue.connection = Connection::new(depth, exposed.clone());
-            let socket = Rc::new(connected.0);
-            *queue.connection_slot.socket.borrow_mut() = Rc::downgrade(&socket);
+            let socket = Arc::new(connected.0);
+            held.socket = Arc::downgrade(&socket);
             queue.socket = Some(socket);
             queue.failed = false;
             queue.silent_since_ns = None;

@@ -251,9 +251,9 @@ impl Incoming {
     /// # Errors
     /// The system's error.
     #[cfg(feature = "verbs")]
-    pub(crate) async fn accept_line(self) -> io::Result<(super::Connected, Closer)> {
+    pub(crate) async fn accept_line(self) -> io::Result<(super::Exchange, Closer)> {
         let closer = self.socket.closer();
-        Ok((super::Connected(self.accept().await?), closer))
+        Ok((super::connect::Exchange(self.accept().await?), closer))
     }
 
     /// Accepts it as an equal peer, to be adopted by an endpoint.
@@ -261,13 +261,27 @@ impl Incoming {
     /// # Errors
     /// The system's error, or that its purpose is not [`Purpose::Peer`].
     pub async fn accept_peer(self) -> io::Result<super::Connected> {
+        let socket = self.accept_for_peer().await?;
+        Ok(super::Connected(socket.detach()?))
+    }
+
+    /// Accepts it as an equal peer, to exchange facts over it.
+    ///
+    /// # Errors
+    /// As [`Incoming::accept_peer`].
+    #[cfg(feature = "verbs")]
+    pub(crate) async fn accept_exchange(self) -> io::Result<super::Exchange> {
+        Ok(super::connect::Exchange(self.accept_for_peer().await?))
+    }
+
+    async fn accept_for_peer(self) -> io::Result<Socket> {
         if self.request.purpose != Purpose::Peer {
             self.reject(Refusal::Purpose).await;
             return Err(io::Error::other(
                 "the connection was not requested for a peer",
             ));
         }
-        Ok(super::Connected(self.accept().await?))
+        self.accept().await
     }
 }
 

@@ -20,6 +20,8 @@ mod tests;
 pub(crate) mod wire;
 
 pub use self::connect::{ConnectError, Connected, connect_control, connect_queue, resolve};
+#[cfg(feature = "verbs")]
+pub(crate) use self::connect::{Exchange, connect_exchange};
 pub(crate) use self::connect::{is_dropped, pauses};
 pub use self::connection::Served;
 pub use self::endpoint::{ConnectionSlot, TcpEndpoint};

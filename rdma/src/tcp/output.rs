@@ -28,6 +28,9 @@ enum Segment {
     Memory(*const u8, usize),
 }
 
+// SAFETY: the caller of `put_memory` keeps the memory alive, which any thread may access.
+unsafe impl Send for Segment {}
+
 /// How far output was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sent {

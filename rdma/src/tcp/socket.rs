@@ -1,8 +1,8 @@
 //! A connected socket. The executor connects it and awaits it; sends and receives do not block.
 //!
 //! A shard polls in the middle of its work and cannot await, so it moves bytes by plain
-//! non-blocking calls on the executor's socket. A task that has nothing else to do awaits the same
-//! socket.
+//! non-blocking calls. A task that has nothing else to do awaits the executor's socket. One that an
+//! endpoint adopts is detached from its executor: any thread may use it.
 //!
 //! - I1: after [`Closer::close`] and the end of the task that serves the connection, nothing more
 //!   is performed for the peer.
@@ -10,7 +10,8 @@
 #![allow(unsafe_code)] // receives into raw memory
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,10 +31,11 @@ pub(super) enum Received {
 /// Bytes of one receive, at most: this much is copied without a turn for other connections.
 const RECEIVE_BYTES_MAX: usize = 512 << 10;
 
+/// A socket of an executor, or one that was detached from it.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct Socket<S = TcpStream> {
     line: Arc<Line>,
-    stream: TcpStream,
+    stream: S,
 }
 
 fn closed() -> io::Error {
@@ -43,7 +45,7 @@ fn closed() -> io::Error {
     )
 }
 
-impl Socket {
+impl Socket<TcpStream> {
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let line = Line {
@@ -56,20 +58,70 @@ impl Socket {
         })
     }
 
-    pub(super) fn raw(&self) -> RawFd {
-        self.stream.as_raw_fd()
+    /// Detaches it from its executor. Closers stay valid.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub(super) fn detach(self) -> io::Result<Socket<OwnedFd>> {
+        // SAFETY: the stream keeps its descriptor open until the end of this function.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(self.stream.as_raw_fd()) };
+        let stream = descriptor.try_clone_to_owned()?;
+        let line = Arc::clone(&self.line);
+        drop(self);
+        *line.descriptor() = Some(stream.as_raw_fd());
+        // Closed while it had no descriptor.
+        if line.revoked.load(Ordering::Acquire) {
+            Closer(Arc::clone(&line)).close();
+        }
+        Ok(Socket { line, stream })
     }
 
+    /// Waits for bytes, and returns their number; an end of the stream is an error.
+    pub(super) async fn fill(&mut self, connection: &mut Connection) -> io::Result<usize> {
+        let bytes = self.stream.read(connection.spare_buffer()).await?;
+        if bytes == 0 {
+            return Err(closed());
+        }
+        connection.filled(bytes);
+        Ok(bytes)
+    }
+
+    /// Waits until the socket accepts some of the output, and returns how much.
+    pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<usize> {
+        let mut piece = [0; 4 << 10];
+        let bytes = connection.output.first(&mut piece);
+        let sent = self.stream.write(&piece[..bytes]).await?;
+        connection.output.advance(sent);
+        Ok(sent)
+    }
+
+    pub(super) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(bytes).await
+    }
+
+    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+}
+
+impl Socket<OwnedFd> {
     /// The other end's address, for the log.
     pub(super) fn peer(&self) -> String {
-        let peer = self.stream.peer_addr();
-        peer.map_or_else(|_| String::new(), |peer| peer.to_string())
+        let peer = rustix::net::getpeername(self.stream.as_fd());
+        let peer = peer.ok().flatten();
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        peer.map_or_else(String::new, |peer| peer.to_string())
+    }
+}
+
+impl<S: AsRawFd> Socket<S> {
+    pub(super) fn raw(&self) -> RawFd {
+        self.stream.as_raw_fd()
     }
 
     /// Receives available bytes without waiting.
     ///
     /// # Errors
-    /// The socket's error; the end of the stream is one.
     /// The socket's error; the end of the stream is one.
     pub(super) fn receive(&self, connection: &mut Connection) -> io::Result<Received> {
         let (target, bytes, direct) = connection.spare();
@@ -129,40 +181,13 @@ impl Socket {
         usize::try_from(peeked).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Waits for bytes, and returns their number; an end of the stream is an error.
-    pub(super) async fn fill(&mut self, connection: &mut Connection) -> io::Result<usize> {
-        let bytes = self.stream.read(connection.spare_buffer()).await?;
-        if bytes == 0 {
-            return Err(closed());
-        }
-        connection.filled(bytes);
-        Ok(bytes)
-    }
-
-    /// Waits until the socket accepts some of the output, and returns how much.
-    pub(super) async fn drain(&mut self, connection: &mut Connection) -> io::Result<usize> {
-        let mut piece = [0; 4 << 10];
-        let bytes = connection.output.first(&mut piece);
-        let sent = self.stream.write(&piece[..bytes]).await?;
-        connection.output.advance(sent);
-        Ok(sent)
-    }
-
-    pub(super) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        self.stream.read_exact(bytes).await
-    }
-
-    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await
-    }
-
     /// Makes a [`Closer`], which takes no descriptor of its own.
     pub(super) fn closer(&self) -> Closer {
         Closer(Arc::clone(&self.line))
     }
 }
 
-impl Drop for Socket {
+impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
         // Before the descriptor is closed: its number may soon be another's.
         *self.line.descriptor() = None;

@@ -68,6 +68,10 @@ pub(super) struct Chain<W> {
     pub(super) next: u64,
 }
 
+// SAFETY: the raw requests are written just before they are posted and lead only to `places` and to
+// each other, which move with the chain, since they lie in boxes.
+unsafe impl<W> Send for Chain<W> {}
+
 impl<W> Chain<W> {
     pub(super) fn new(depth: usize) -> Self {
         let nothing = Entry {

@@ -8,7 +8,6 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::rc::Rc;
 use std::sync::Arc;
 
 #[cfg(feature = "card-trace")]
@@ -61,7 +60,7 @@ struct Objects {
 pub struct VerbsEndpoint {
     objects: Objects,
     queues: Vec<Queue>,
-    adapter: Rc<Adapter>,
+    adapter: Arc<Adapter>,
     domain: DomainToken,
     completion_queue: CompletionQueueToken,
     completions: Box<[MaybeUninit<ffi::ibv_wc>; BATCH]>,
@@ -151,7 +150,7 @@ impl VerbsEndpoint {
             ),
             entries,
         };
-        let adapter = Rc::new(Adapter::new(
+        let adapter = Arc::new(Adapter::new(
             domain,
             completion_queue,
             options.verbs.clone(),
@@ -159,7 +158,7 @@ impl VerbsEndpoint {
             depth,
         ));
         let queue = |index| {
-            let connection_slot = Rc::new(ConnectionSlot::new(Rc::clone(&adapter)));
+            let connection_slot = Arc::new(ConnectionSlot::new(Arc::clone(&adapter)));
             Queue::new(index, options.depth, connection_slot)
         };
         Ok(Self {
@@ -205,8 +204,8 @@ impl VerbsEndpoint {
 
     /// The slot that hands connections to a queue pair.
     #[must_use]
-    pub fn connection_slot(&self, queue: usize) -> Rc<ConnectionSlot> {
-        Rc::clone(&self.queues[queue].connection_slot)
+    pub fn connection_slot(&self, queue: usize) -> Arc<ConnectionSlot> {
+        Arc::clone(&self.queues[queue].connection_slot)
     }
 
     /// The device.
@@ -228,7 +227,7 @@ impl VerbsEndpoint {
         for (queue, queue_pair) in [one, other].into_iter().zip(pairs) {
             self.queues[queue].connection_slot.offer(Connected {
                 queue_pair,
-                line: Rc::new(Line::Loopback),
+                line: Arc::new(Line::Loopback),
             });
             self.renew(queue);
         }

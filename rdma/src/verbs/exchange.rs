@@ -14,7 +14,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::executor::Timer;
@@ -31,7 +31,7 @@ const READY: [u8; 1] = [0x52];
 /// # Errors
 /// The connection's error; [`VerbsError`] as an I/O error.
 async fn introduce(
-    line: &mut tcp::Connected,
+    line: &mut tcp::Exchange,
     queue_pair: &QueuePair,
     adapter: &Adapter,
 ) -> io::Result<()> {
@@ -44,7 +44,7 @@ async fn introduce(
     line.write_all(&READY).await
 }
 
-async fn read_facts(line: &mut tcp::Connected) -> io::Result<QueuePairFacts> {
+async fn read_facts(line: &mut tcp::Exchange) -> io::Result<QueuePairFacts> {
     let mut bytes = [0; QueuePairFacts::BYTES];
     line.read_exact(&mut bytes).await?;
     QueuePairFacts::decode(&bytes)
@@ -56,14 +56,14 @@ async fn read_facts(line: &mut tcp::Connected) -> io::Result<QueuePairFacts> {
 /// # Errors
 /// [`ConnectError`].
 pub async fn connect(
-    adapter: &Rc<Adapter>,
+    adapter: &Arc<Adapter>,
     address: SocketAddr,
     request: &ConnectRequest,
     limit: Duration,
 ) -> Result<Connected, ConnectError> {
     let failed = |source| ConnectError::Io { address, source };
     let work = async {
-        let mut line = tcp::connect_queue(address, request, limit).await?;
+        let mut line = tcp::connect_exchange(address, request, limit).await?;
         // Dropped before the line if this is cancelled: the peer sees the end only when no queue
         // pair is left.
         let queue_pair = adapter
@@ -72,9 +72,10 @@ pub async fn connect(
         introduce(&mut line, &queue_pair, adapter)
             .await
             .map_err(failed)?;
+        let line = line.connected().map_err(failed)?;
         Ok(Connected {
             queue_pair,
-            line: Rc::new(Line::Socket(line)),
+            line: Arc::new(Line::Socket(line)),
         })
     };
     let late = async {
@@ -89,7 +90,7 @@ pub async fn connect(
 /// # Errors
 /// The connection's error, or that the facts are invalid.
 pub(crate) async fn answer(
-    line: &mut tcp::Connected,
+    line: &mut tcp::Exchange,
     queue_pair: &QueuePair,
     access: Access,
     options: &VerbsOptions,
@@ -112,12 +113,13 @@ pub(crate) async fn answer(
 ///
 /// # Errors
 /// As [`tcp::Incoming::accept_peer`], and as [`connect`].
-pub async fn accept_peer(adapter: &Rc<Adapter>, incoming: tcp::Incoming) -> io::Result<Connected> {
-    let mut line = incoming.accept_peer().await?;
+pub async fn accept_peer(adapter: &Arc<Adapter>, incoming: tcp::Incoming) -> io::Result<Connected> {
+    let mut line = incoming.accept_exchange().await?;
     let queue_pair = adapter.queue_pair().map_err(io::Error::other)?;
     answer(&mut line, &queue_pair, adapter.access, &adapter.options).await?;
+    let line = line.connected()?;
     Ok(Connected {
         queue_pair,
-        line: Rc::new(Line::Socket(line)),
+        line: Arc::new(Line::Socket(line)),
     })
 }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)] // builds raw requests
 
 use std::mem::MaybeUninit;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::chain::{Chain, Entry, Piece, Rung};
 use super::ffi;
@@ -19,9 +19,9 @@ use crate::verbs::slot::{ConnectionSlot, Line};
 use crate::work::{Completion, Status, WorkId};
 
 pub(super) struct Queue {
-    pub(super) connection_slot: Rc<ConnectionSlot>,
+    pub(super) connection_slot: Arc<ConnectionSlot>,
     /// The queue pair in use, and the line that reports the peer's end.
-    connection: Option<(QueuePairToken, Rc<Line>)>,
+    connection: Option<(QueuePairToken, Arc<Line>)>,
     sends: Chain<ffi::ibv_send_wr>,
     receives: Chain<ffi::ibv_recv_wr>,
     index: usize,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    pub(super) fn new(index: usize, depth: usize, connection_slot: Rc<ConnectionSlot>) -> Self {
+    pub(super) fn new(index: usize, depth: usize, connection_slot: Arc<ConnectionSlot>) -> Self {
         Self {
             connection_slot,
             connection: None,
@@ -104,7 +104,7 @@ impl Queue {
     }
 
     /// Adopts a connection, after all requests of the last one have completed.
-    pub(super) fn adopt(&mut self, token: QueuePairToken, line: Rc<Line>) {
+    pub(super) fn adopt(&mut self, token: QueuePairToken, line: Arc<Line>) {
         debug_assert!(self.is_empty() && self.connection.is_none());
         self.connection = Some((token, line));
         self.failed = false;

@@ -1,13 +1,11 @@
 //! Connection slots and adapters: what the code that connects shares with a thread's endpoint.
 //!
 //! An [`Adapter`] creates queue pairs; a [`ConnectionSlot`] hands an established one to the
-//! endpoint. A [`Line`] reports the peer's end. Single-threaded: all of them stay on the endpoint's
-//! thread.
+//! endpoint. A [`Line`] reports the peer's end. Any thread may use them.
 
-use std::cell::{Cell, RefCell};
 use std::os::fd::RawFd;
-use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::fabric::VerbsOptions;
 use crate::tcp;
@@ -25,8 +23,12 @@ pub struct Adapter {
     pub(super) access: Access,
     pub(super) depth: u16,
     /// Numbers of queue pairs that the device has given up.
-    fatal: RefCell<Vec<u32>>,
-    dead: Cell<bool>,
+    fatal: Mutex<Vec<u32>>,
+    dead: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Adapter {
@@ -43,9 +45,14 @@ impl Adapter {
             options,
             access,
             depth,
-            fatal: RefCell::default(),
-            dead: Cell::new(false),
+            fatal: Mutex::default(),
+            dead: AtomicBool::new(false),
         }
+    }
+
+    // ORDERING: relaxed; the flag guards no other memory.
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
     }
 
     pub(super) fn context(&self) -> &Arc<Context> {
@@ -53,7 +60,7 @@ impl Adapter {
     }
 
     pub(super) fn queue_pair(&self) -> Result<QueuePair, VerbsError> {
-        if self.dead.get() {
+        if self.is_dead() {
             let gone = std::io::Error::other("the device has failed: reopen the endpoint");
             return Err(self.context().refused("cannot create a queue pair", gone));
         }
@@ -74,11 +81,11 @@ impl Adapter {
                 DeviceEvent::PortDown(port) => tracing::warn!(device, port, "the port is down"),
                 DeviceEvent::QueuePairFatal(number) => {
                     tracing::warn!(device, number, "a queue pair has failed");
-                    self.fatal.borrow_mut().push(number);
+                    locked(&self.fatal).push(number);
                 }
                 DeviceEvent::CompletionQueueFatal | DeviceEvent::DeviceFatal => {
                     tracing::error!(device, ?event, "the device has failed");
-                    self.dead.set(true);
+                    self.dead.store(true, Ordering::Relaxed);
                 }
                 DeviceEvent::Other(number) => tracing::debug!(device, number, "device event"),
             }
@@ -125,113 +132,119 @@ impl Line {
 #[derive(Debug)]
 pub struct Connected {
     pub(super) queue_pair: QueuePair,
-    pub(super) line: Rc<Line>,
+    pub(super) line: Arc<Line>,
 }
 
-/// Hands established connections to one queue pair.
+/// Hands established connections to one queue pair, from any thread.
 #[derive(Debug)]
 pub struct ConnectionSlot {
-    adapter: Rc<Adapter>,
-    offered: RefCell<Option<Connected>>,
-    /// The line of the queue pair in use.
-    line: RefCell<Weak<Line>>,
-    number: Cell<u32>,
-    connecting: Cell<bool>,
-    broken: Cell<bool>,
+    adapter: Arc<Adapter>,
+    held: Mutex<Held>,
+    connecting: AtomicBool,
+    broken: AtomicBool,
 }
 
+#[derive(Debug, Default)]
+struct Held {
+    offered: Option<Connected>,
+    /// The line of the queue pair in use.
+    line: Weak<Line>,
+    number: u32,
+}
+
+// ORDERING: the flags are relaxed. They guard no other memory: what is offered lies behind the
+// lock.
 impl ConnectionSlot {
-    pub(super) fn new(adapter: Rc<Adapter>) -> Self {
+    pub(super) fn new(adapter: Arc<Adapter>) -> Self {
         Self {
             adapter,
-            offered: RefCell::default(),
-            line: RefCell::default(),
-            number: Cell::new(0),
-            connecting: Cell::new(false),
-            broken: Cell::new(false),
+            held: Mutex::default(),
+            connecting: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
         }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        locked(&self.held)
     }
 
     /// The adapter that creates its queue pairs.
     #[must_use]
-    pub fn adapter(&self) -> &Rc<Adapter> {
+    pub fn adapter(&self) -> &Arc<Adapter> {
         &self.adapter
     }
 
     /// Offers a connection; the queue pair takes it when it is renewed.
     pub fn offer(&self, connection: Connected) {
-        self.connecting.set(false);
-        *self.offered.borrow_mut() = Some(connection);
+        self.set_connecting(false);
+        self.held().offered = Some(connection);
     }
 
     /// Records whether a connection is being established.
     pub fn set_connecting(&self, connecting: bool) {
-        self.connecting.set(connecting);
+        self.connecting.store(connecting, Ordering::Relaxed);
     }
 
     pub(super) fn is_connecting(&self) -> bool {
-        self.connecting.get()
+        self.connecting.load(Ordering::Relaxed)
     }
 
     /// True while the queue pair has no connection and none is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.line.borrow().strong_count() == 0 && self.offered.borrow().is_none()
+        let held = self.held();
+        held.line.strong_count() == 0 && held.offered.is_none()
     }
 
     /// Fails the queue pair, or drops the offered connection, if the peer or the device has gone.
     /// Cost: two system calls.
     pub fn check(&self) {
         self.adapter.look();
-        let line = self.line.borrow().upgrade();
-        let dead = match &line {
-            Some(line) => line.is_dead(),
-            None => {
-                let offered = self.offered.borrow();
-                offered.as_ref().is_some_and(|one| one.line.is_dead())
-            }
-        };
-        let number = self.number.get();
-        let fatal = {
-            let mut fatal = self.adapter.fatal.borrow_mut();
+        let (dead, fatal) = {
+            let held = self.held();
+            let line = held.line.upgrade();
+            let dead = match &line {
+                Some(line) => line.is_dead(),
+                None => held.offered.as_ref().is_some_and(|one| one.line.is_dead()),
+            };
+            let mut fatal = locked(&self.adapter.fatal);
             let before = fatal.len();
-            fatal.retain(|other| line.is_none() || *other != number);
-            fatal.len() < before
+            fatal.retain(|other| line.is_none() || *other != held.number);
+            (dead, fatal.len() < before)
         };
-        if dead || fatal || self.adapter.dead.get() {
+        if dead || fatal || self.adapter.is_dead() {
             self.fail();
         }
     }
 
     /// The descriptor that is readable when the peer has gone.
     pub(super) fn line_descriptor(&self) -> Option<RawFd> {
-        self.line.borrow().upgrade()?.descriptor()
+        self.held().line.upgrade()?.descriptor()
     }
 
     /// Makes the queue pair fail at its next poll.
     pub fn fail(&self) {
-        self.offered.borrow_mut().take();
-        self.broken.set(self.line.borrow().strong_count() > 0);
+        let mut held = self.held();
+        held.offered = None;
+        let has_line = held.line.strong_count() > 0;
+        self.broken.store(has_line, Ordering::Relaxed);
     }
 
     pub(super) fn is_broken(&self) -> bool {
-        self.broken.get()
+        self.broken.load(Ordering::Relaxed)
     }
 
     pub(super) fn take_broken(&self) -> bool {
-        self.broken.take()
+        self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn take_offered(&self) -> Option<Connected> {
-        let connected = self.offered.borrow_mut().take()?;
-        *self.line.borrow_mut() = Rc::downgrade(&connected.line);
-        let number = connected.queue_pair.number();
+        let mut held = self.held();
+        let connected = held.offered.take()?;
+        held.line = Arc::downgrade(&connected.line);
+        held.number = connected.queue_pair.number();
         // A failure recorded for this number belongs to an earlier queue pair.
-        self.adapter
-            .fatal
-            .borrow_mut()
-            .retain(|other| *other != number);
-        self.number.set(number);
+        locked(&self.adapter.fatal).retain(|other| *other != held.number);
         Some(connected)
     }
 }

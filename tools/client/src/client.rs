@@ -348,6 +348,12 @@ impl Client {
         many::put(self, pairs)
     }
 
+    /// Removes many keys, in their order; false for one that was absent. Several keys travel in one
+    /// message. They are not removed together: each has its outcome.
+    pub fn delete_many(&self, keys: &[&[u8]]) -> Pending<Vec<Result<bool>>> {
+        many::delete(self, keys)
+    }
+
     /// Lists a page of keys from a cursor on, or from the begin.
     pub fn scan(&self, cursor: Option<Cursor>, options: ScanOptions) -> Pending<ScanPage> {
         if !(1..=ENTRIES_MAX).contains(&options.entries) {

@@ -258,6 +258,37 @@ pub(crate) fn put(client: &Client, pairs: &[(&[u8], &[u8])]) -> Pending<Vec<Resu
     pending
 }
 
+/// Removes many keys.
+pub(crate) fn delete(client: &Client, keys: &[&[u8]]) -> Pending<Vec<Result<bool>>> {
+    let (pending, gathered) = gather(keys.len());
+    let mut valid = Vec::new();
+    for (place, key) in keys.iter().enumerate() {
+        match check(key, &[]) {
+            Ok(()) => valid.push((place, key.len())),
+            Err(error) => set(&gathered, place, Err(error)),
+        }
+    }
+    for places in groups(valid.into_iter()) {
+        let mut body = Vec::new();
+        for &place in &places {
+            push_operation(&mut body, &Header::new(Kind::Delete, 0), keys[place], &[]);
+        }
+        let known = Arc::clone(&gathered);
+        let take = move |place: usize,
+                         (status, _, _): (Status, u64, Option<&[u8]>),
+                         _: &mut Vec<Command>| {
+            let outcome = match status {
+                Status::Ok => Ok(true),
+                Status::NotFound => Ok(false),
+                status => Err(server("delete", status)),
+            };
+            set(&known, place, outcome);
+        };
+        send(client, &gathered, (places, body, false), Box::new(take));
+    }
+    pending
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

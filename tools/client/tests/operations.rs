@@ -205,6 +205,18 @@ fn many_keys_travel_together() {
     assert!(matches!(found[501], Err(Error::KeyLength { bytes: 0, .. })));
     assert!(client.figures().messages < 200, "{:?}", client.figures());
     assert_eq!(client.get_many(&[]).wait(), Ok(Vec::new()));
+    let messages = client.figures().messages;
+    let deleted = client.delete_many(&wanted).wait().expect("outcomes");
+    assert_eq!(deleted.len(), 502);
+    assert!(deleted[..500].iter().all(|one| *one == Ok(true)));
+    assert_eq!(deleted[500], Ok(false));
+    assert!(matches!(
+        deleted[501],
+        Err(Error::KeyLength { bytes: 0, .. })
+    ));
+    assert!(client.figures().messages - messages < 30);
+    let found = client.get_many(&wanted[..500]).wait().expect("outcomes");
+    assert!(found.iter().all(|one| *one == Ok(None)));
 }
 
 #[test]

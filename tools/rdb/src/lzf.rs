@@ -78,13 +78,20 @@ pub(crate) fn unpack(
     }
 }
 
-/// Packs strings, as Redis does.
+/// Strings in a row that are not worth it until some are passed over, and how many then.
+const VAIN_MAX: u32 = 32;
+const PASSED: u32 = 31;
+
+/// Packs strings, as Redis does, but for those beside many that do not pack.
 #[derive(Debug, Default)]
 pub struct Packer {
     /// Where three bytes were seen last, from a beginning on that is later for each string.
     seen: Vec<u32>,
     base: u32,
     packed: Vec<u8>,
+    /// Strings in a row that were not worth it, and those that are passed over because of that.
+    vain: u32,
+    passed: u32,
 }
 
 impl Packer {
@@ -96,6 +103,12 @@ impl Packer {
         if bytes.len() < PACKED_MIN {
             return None;
         }
+        // Neighbours are alike: where they do not pack, few are tried.
+        if self.vain >= VAIN_MAX && self.passed < PASSED {
+            self.passed += 1;
+            return None;
+        }
+        self.passed = 0;
         let length = u32::try_from(bytes.len()).ok()?;
         if self.seen.is_empty() || self.base.checked_add(length).is_none() {
             self.seen.clear();
@@ -106,6 +119,11 @@ impl Packer {
         self.packed.clear();
         let is_packed = self.run(bytes, most);
         self.base += length;
+        self.vain = if is_packed {
+            0
+        } else {
+            self.vain.saturating_add(1)
+        };
         is_packed.then_some(&self.packed[..])
     }
 
@@ -235,6 +253,35 @@ mod tests {
         let (mut at, mut into) = (0, Vec::new());
         while !unpack(packed, &mut at, (&mut into, bytes), budget)? {}
         Ok(into)
+    }
+
+    #[test]
+    fn few_are_tried_where_none_packs() {
+        let mut packer = Packer::default();
+        let mut state = 1_u64;
+        let mut noise = || {
+            let mut next = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                state.to_be_bytes()[0]
+            };
+            (0..100).map(|_| next()).collect::<Vec<_>>()
+        };
+        for _ in 0..VAIN_MAX {
+            assert!(packer.pack(&noise()).is_none());
+        }
+        let tried = packer.base;
+        assert!(packer.pack(&[7; 100]).is_none(), "it is passed over");
+        for _ in 1..PASSED {
+            assert!(packer.pack(&noise()).is_none());
+        }
+        assert_eq!(packer.base, tried);
+        assert!(packer.pack(&[7; 100]).is_some(), "one is tried");
+        assert!(
+            packer.pack(&[7; 100]).is_some(),
+            "and so are all from then on"
+        );
     }
 
     proptest! {

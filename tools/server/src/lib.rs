@@ -82,8 +82,14 @@ pub use self::limits::SECTION_NS;
 pub use self::native::{HANDSHAKES_BYTES_MAX, HANDSHAKES_MAX};
 pub use self::options::{
     AUTHENTICATION_LIMIT, BACKLOG, CLIENT_BYTES, CLIENTS_MAX, ClusterOptions, DataOptions,
-    NativeOptions, NativeOptionsError, Options, ReplicaOptions, SCRIPT_TIME_LIMIT, SourceAddress,
-    TlsClientOptions, TlsOptions,
+    MapPlace, NativeOptions, NativeOptionsError, Options, ReplicaOptions, SCRIPT_TIME_LIMIT,
+    SourceAddress, TlsClientOptions, TlsOptions,
+};
+pub use self::replication::encrypted::EncryptedStream;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::replication::simulated::{
+    Outcome as ReplicationOutcome, run as simulate_replication,
 };
 pub use self::server::{Server, StartError};
 pub use self::steps::TURN_STEPS_MAX;

@@ -14,6 +14,12 @@ impl Numbers {
         Self(u64::from_le_bytes(seed))
     }
 
+    /// That of a seed.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// A number below another; 0 below 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let scaled = u128::from(self.word()) * end as u128;

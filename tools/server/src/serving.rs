@@ -12,7 +12,7 @@ use farcore::RemovedKeys;
 
 use crate::budgets::entries::Entries;
 use crate::budgets::turn_bytes::TurnBytes;
-use crate::cluster::{CoreView, View};
+use crate::cluster::{CoreView, CurrentMap, View};
 use crate::conn::connection::Connection;
 use crate::conn::guesses::Delays;
 use crate::conn::sockets::Sockets;
@@ -69,7 +69,7 @@ pub(crate) struct Serving {
     /// of the cluster then.
     pub(crate) paused_in: (bool, u64),
     /// What had begun when slots were held.
-    pub(crate) drain: Option<Drain>,
+    pub(crate) drains: Vec<Drain>,
     /// Connections with output.
     pub(crate) dirty: Vec<usize>,
     pub(crate) subscriptions: Subscriptions,
@@ -197,7 +197,7 @@ impl Serving {
             is_engine_full: false,
             paused: BTreeMap::new(),
             paused_in: (false, 0),
-            drain: None,
+            drains: Vec::new(),
             dirty: Vec::new(),
             subscriptions: Subscriptions::default(),
             deliveries: Deliveries::default(),
@@ -238,6 +238,13 @@ impl Serving {
     pub(crate) fn cluster_view(&mut self) -> Option<&View> {
         let view = self.cluster.as_mut()?;
         Some(view.renewed(self.shared.cluster.as_ref()?))
+    }
+
+    /// True while slots of this server may be served, if it is a part of a cluster.
+    #[inline]
+    pub(crate) fn is_in_lease(&self) -> bool {
+        let cluster = self.shared.cluster.as_ref();
+        cluster.is_none_or(CurrentMap::is_fence_open)
     }
 
     /// The core's figures.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use farcore_server::{ClusterOptions, SourceAddress, slot_of};
+use farcore_server::{ClusterOptions, MapPlace, SourceAddress, slot_of};
 
 use self::support::clusters::{Cluster, THIRDS, id_of};
 use self::support::followers::wait_for_link;
@@ -338,7 +338,7 @@ fn a_follower_reads_for_clients_that_allow_it() {
     let server = |id: usize, source: Option<SocketAddr>| {
         Served::with(1, |options| {
             options.cluster = Some(ClusterOptions {
-                map: Some(path.clone()),
+                map: MapPlace::File(path.clone()),
                 id: Some(id_of(id)),
                 announced: None,
             });

@@ -5,7 +5,7 @@
 
 mod support;
 
-use self::support::redis::{arguments, compare, pick};
+use self::support::compared::{arguments, compare, pick};
 use self::support::words::{WRONG_TYPE, expect};
 use self::support::{Random, Served, on_servers};
 

@@ -7,6 +7,9 @@ mod support;
 use self::support::words::{WordClient, expect};
 use self::support::{Served, on_servers, wait_until};
 
+/// Bytes of a value that is stored while it comes.
+const LONG_BYTES: usize = 6 << 20;
+
 fn waiting(client: &mut WordClient) -> String {
     let text = client.call("info clients");
     let line = text
@@ -110,4 +113,57 @@ fn one_that_waits_can_be_disconnected() {
     wait_for(&mut owner, 0);
     assert!(other.is_closed());
     expect(&mut owner, &[("client unpause", "OK"), ("exists k", "0")]);
+}
+
+/// Has a client begin to send a long value, and waits until the server stores what has come.
+fn begin_long_value(owner: &mut WordClient, client: &mut WordClient) {
+    let head = format!("*3\r\n$3\r\nSET\r\n$4\r\nlong\r\n${LONG_BYTES}\r\n");
+    client.0.write(head.as_bytes());
+    client.0.write(&vec![b'x'; LONG_BYTES / 2]);
+    wait_until("the value is stored", || {
+        owner.call("client list").contains("cmd=set")
+    });
+}
+
+#[test]
+fn a_pause_has_begun_once_no_command_writes_any_more() {
+    let server = Served::vast(2);
+    let [mut owner, mut amid, mut late, mut waits, mut other] =
+        [(); 5].map(|()| server.word_client());
+    // It changes nothing until another client writes.
+    waits.send_words("blpop list 0");
+    wait_for(&mut other, 1);
+    begin_long_value(&mut owner, &mut amid);
+    owner.send_words("client pause 100000 write");
+    late.send_words("set k 1");
+    wait_for(&mut other, 2);
+    owner.0.stream.get_ref().set_nonblocking(true).unwrap();
+    let error = owner.0.peek(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    owner.0.stream.get_ref().set_nonblocking(false).unwrap();
+    amid.0.write(&vec![b'y'; LONG_BYTES / 2]);
+    amid.0.write(b"\r\n");
+    assert_eq!(owner.reply(), "OK");
+    expect(
+        &mut owner,
+        &[("strlen long", &LONG_BYTES.to_string()), ("exists k", "0")],
+    );
+    assert_eq!(amid.reply(), "OK");
+    expect(&mut owner, &[("client unpause", "OK")]);
+    assert_eq!(late.reply(), "OK");
+    expect(&mut owner, &[("rpush list a", "1")]);
+    assert_eq!(waits.reply(), "[\"list\", \"a\"]");
+}
+
+#[test]
+fn there_is_no_pause_if_a_command_that_writes_does_not_end() {
+    let server = Served::vast(2);
+    let [mut owner, mut amid, mut late] = [(); 3].map(|()| server.word_client());
+    begin_long_value(&mut owner, &mut amid);
+    let reply = owner.call("client pause 100000 write");
+    assert!(
+        reply.contains("has begun before, and has not ended in 5 s"),
+        "{reply}"
+    );
+    assert_eq!(late.call("set k 1"), "OK");
 }

@@ -18,6 +18,12 @@ use self::support::followers::{
 use self::support::redis::Redis;
 use self::support::{Client, Random, Served};
 
+/// Local memory of [`Served::vast`].
+const LOCAL_BYTES: usize = 32 << 20;
+/// Keys of a server whose data are ten times as long, and bytes of most of their values.
+const LONG_KEYS: usize = 22_000;
+const LONG_BYTES: usize = 15 << 10;
+
 #[test]
 fn a_server_follows_redis_through_cut_links_and_is_equal_to_it() {
     let Some(redis) = Redis::start() else {
@@ -265,4 +271,68 @@ fn a_source_that_never_ends_is_held_to_a_limit() {
     );
     assert_eq!(said(&mut here, "REPLICAOF NO ONE"), "OK");
     assert_eq!(said(&mut here, "DBSIZE"), "0");
+}
+
+/// Writes a long string of a number, or a collection.
+fn write_long(client: &mut Client, number: usize, round: usize) {
+    let value = format!("{number}-{round}-").repeat(LONG_BYTES / 4);
+    let value = &value[..LONG_BYTES];
+    let key = format!("long{number}");
+    let reply = match number % 250 {
+        0 => client.ask(&[
+            "HSET",
+            &key,
+            "round",
+            &round.to_string(),
+            "value",
+            &value[..512],
+        ]),
+        1 => client.ask(&["RPUSH", &key, &value[..512], &value[512..1024]]),
+        _ => client.ask(&["SET", &key, value]),
+    };
+    assert!(!reply.is_error(), "{key}: {reply}");
+}
+
+#[test]
+fn a_replica_loads_and_follows_ten_times_as_much_as_its_local_memory_holds() {
+    let (source, replica) = (Served::vast(2), Served::vast(1));
+    let (mut there, mut here) = (source.client(), replica.client());
+    for number in 0..LONG_KEYS {
+        write_long(&mut there, number, 0);
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = thread::spawn({
+        let (is_over, mut client) = (Arc::clone(&is_over), source.client());
+        let mut random = Random::new();
+        move || {
+            let mut round = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                round += 1;
+                write_long(&mut client, random.below(LONG_KEYS + LONG_KEYS / 16), round);
+            }
+            round
+        }
+    });
+    follow(&mut here, source.address);
+    wait_for_link(&mut here);
+    // It goes on to write what the replica follows.
+    let offset = figure(&mut here, "slave_repl_offset");
+    let offset: u64 = offset.parse().unwrap();
+    wait_for(&mut here, "it follows", |here| {
+        let now = figure(here, "slave_repl_offset");
+        now.parse::<u64>().unwrap() > offset + (LOCAL_BYTES as u64) / 4
+    });
+    is_over.store(true, Ordering::Relaxed);
+    let rounds = writer.join().unwrap();
+    wait_for_all(&mut here, &mut there);
+    assert_eq!(figure(&mut here, "replica_full_syncs"), "1");
+    assert_eq!(figure(&mut here, "replica_failed_commands"), "0");
+    let compared = assert_equal(&mut here, &mut there);
+    assert!(compared >= LONG_KEYS, "{compared} keys, {rounds} rounds");
+    // Nearly all of it lies in far memory, here and there.
+    const { assert!(LONG_KEYS * LONG_BYTES >= 10 * LOCAL_BYTES) };
+    for served in [&source, &replica] {
+        let far = served.section_figures().far_live_bytes;
+        assert!(far > 8 * LOCAL_BYTES as u64, "{far} bytes in far memory");
+    }
 }

@@ -5,8 +5,8 @@
 
 mod support;
 
+use self::support::compared::{arguments, compare, pick};
 use self::support::long_values::{shown, value};
-use self::support::redis::{arguments, compare, pick};
 use self::support::words::{WRONG_TYPE, expect};
 use self::support::{Random, Reply, Served, on_servers, wait_until};
 

@@ -35,6 +35,7 @@ pub mod mutations;
 mod plan;
 mod random;
 mod recovered;
+pub mod replication;
 mod report;
 pub mod run;
 mod scored;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use farcore_sim::replication;
 use farcore_sim::run::{Request, find, run, soak};
 
 #[derive(Debug, Parser)]
@@ -31,6 +32,10 @@ struct Arguments {
     /// be what it promised.
     #[arg(long, conflicts_with_all = ["liveness", "soak"])]
     durable: bool,
+    /// Servers that follow each other: links and servers break, replicas are promoted, and what a
+    /// client has waited for must be there.
+    #[arg(long, conflicts_with_all = ["liveness", "durable", "soak", "shrink", "without", "variant", "steps", "hashes", "jobs"])]
+    replication: bool,
     /// Plant a fault in the engine, which must be found in two minutes. `all` for each that can be
     /// found after the other, `quick` for those that are found at once, `gaps` for the others.
     #[arg(long)]
@@ -38,7 +43,7 @@ struct Arguments {
     /// Print each plan and its trace hash.
     #[arg(long)]
     verbose: bool,
-    /// Lines of the trace of a run that fails.
+    /// Lines of the trace, or events, of a run that fails.
     #[arg(long)]
     trace: Option<usize>,
     /// Make a run that fails smaller: take away what its failure does not need.
@@ -65,6 +70,10 @@ struct Arguments {
     soak: bool,
 }
 
+/// Events of a run of replication that a failure shows.
+const EVENTS: usize = 60;
+/// How long a planted fault of replication is looked for.
+const MUTATION_LIMIT: Duration = Duration::from_mins(2);
 /// How long a soak takes.
 const SOAK: Duration = Duration::from_mins(20);
 
@@ -76,6 +85,7 @@ fn main() -> ExitCode {
         seconds,
         liveness,
         durable,
+        replication: replicates,
         mutation,
         verbose,
         trace,
@@ -90,6 +100,22 @@ fn main() -> ExitCode {
     let limit = seconds.map(Duration::from_secs);
     let limit = limit.or(minutes.map(Duration::from_mins));
     let is_single = limit.is_none() && mutation.is_none();
+    if replicates {
+        let request = replication::Request {
+            first: seed,
+            count: count.or(is_single.then_some(1)),
+            limit: limit.unwrap_or(match mutation {
+                Some(_) => MUTATION_LIMIT,
+                None => Duration::from_hours(24),
+            }),
+            trace: trace.unwrap_or(EVENTS),
+            verbose,
+        };
+        return ended(match mutation {
+            Some(name) => replication::find(&name, &request),
+            None => replication::run(&request),
+        });
+    }
     let request = Request {
         first: seed,
         count: count.or(is_single.then_some(1)),
@@ -109,11 +135,14 @@ fn main() -> ExitCode {
         hashes,
         jobs,
     };
-    let done = match mutation {
+    ended(match mutation {
         Some(name) => find(&name, &request),
         None if soaks => soak(&request),
         None => run(&request),
-    };
+    })
+}
+
+fn ended(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use farcore_server::simulate_replication;
 use farcore_sim::run::{Mode, hash_of};
 
 #[test]
@@ -12,6 +13,15 @@ fn equal_seeds_have_equal_traces() {
     let first = hashes([5, 6, 7]);
     // Nothing of an earlier run shows in a later one.
     let [last, middle, early] = hashes([7, 6, 5]);
+    assert_eq!(first, [early, middle, last]);
+    assert!(first[0] != first[1] && first[1] != first[2]);
+}
+
+#[test]
+fn equal_seeds_of_replication_end_alike() {
+    let outcome = |seed| simulate_replication(seed, 0).unwrap();
+    let first = [5, 6, 7].map(outcome);
+    let [last, middle, early] = [7, 6, 5].map(outcome);
     assert_eq!(first, [early, middle, last]);
     assert!(first[0] != first[1] && first[1] != first[2]);
 }

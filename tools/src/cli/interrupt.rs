@@ -3,8 +3,8 @@
 //! - I1: SIGINT, SIGTERM and SIGHUP request the end of a measurement, which prints its figures and
 //!   removes its keys. A second signal ends the process, as the first one does without a
 //!   measurement.
-//! - I2: when a signal ends the process, the terminal is as it was before the prompt. While a line
-//!   is edited, SIGINT begins a new one instead, which is the line editor's.
+//! - I2: when a signal ends the process, the terminal is as it was before the prompt. Control-C is
+//!   a key there, no signal: it begins a new line.
 //! - I3: a signal that was ignored when the process started stays ignored.
 //! - I4: without a prompt, or in the background, the terminal is another program's: nothing is
 //!   changed or written there. No access to it stops the thread that ends the process.

@@ -14,8 +14,8 @@ pub(crate) struct AddArguments {
     /// Where clients reach the new server, which runs with --cluster-map.
     #[arg(long, value_name = "HOST:PORT")]
     new: String,
-    /// The master that it follows, an ID or an address of the map: it owns no slots, and must be
-    /// started with --replica-of, too.
+    /// The master that it follows, an ID or an address of the map: it owns no slots, and is
+    /// started with --replica-of, unless the map lies in etcd.
     #[arg(long, value_name = "ID|HOST:PORT")]
     follows: Option<String>,
 }

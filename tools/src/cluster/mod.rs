@@ -1,18 +1,20 @@
 //! `farcore cluster`: maps of clusters, which `farcore serve --cluster-map` goes by, and the
 //! servers that do: slots are moved between them, and servers are added and removed.
 
+mod failover;
 mod members;
 mod moves;
+pub(crate) mod place;
 mod server;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use farcore_command::outputs::print;
 use farcore_server::{ClusterMap, Member};
 
+use self::place::PlaceArguments;
 use crate::text::table;
 
 /// Hexadecimal digits of half an ID.
@@ -34,13 +36,14 @@ pub(crate) enum Command {
     Add(members::AddArguments),
     /// Remove a server without slots from the map of all.
     Remove(members::RemoveArguments),
+    /// Give the slots of a server that is gone to one that follows it; the map is in etcd.
+    Failover(failover::Arguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
-    /// The file; it must not exist yet.
-    #[arg(long, value_name = "FILE")]
-    map: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// Where clients reach each server, e.g. 10.0.0.1:6379,10.0.0.2:6379
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
     servers: Vec<String>,
@@ -48,15 +51,14 @@ pub(crate) struct CreateArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// The file of `farcore serve --cluster-map`.
-    #[arg(long, value_name = "FILE")]
-    map: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
-    /// The file of `farcore serve --cluster-map`.
-    file: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 impl Command {
@@ -70,6 +72,7 @@ impl Command {
             Self::Share(_) => "cluster share",
             Self::Add(_) => "cluster add",
             Self::Remove(_) => "cluster remove",
+            Self::Failover(_) => "cluster failover",
         }
     }
 }
@@ -81,19 +84,15 @@ impl Command {
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Create(arguments) => create(arguments),
-        Command::Show(arguments) => show(&read(&arguments.map)?),
-        Command::Check(arguments) => check(&read(&arguments.file)?),
+        Command::Show(arguments) => show(&arguments.place),
+        Command::Check(arguments) => check(&arguments.place.read()?),
         Command::MoveSlots(arguments) => moves::run(arguments),
         Command::Share(arguments) => moves::share(arguments),
         Command::Add(arguments) => members::add(arguments),
         Command::Remove(arguments) => members::remove(arguments),
+        Command::Failover(arguments) => failover::run(arguments),
     }?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn read(path: &Path) -> Result<ClusterMap> {
-    let map = ClusterMap::read(path).map_err(|error| anyhow!(error))?;
-    map.ok_or_else(|| anyhow!("{}: there is no such file", path.display()))
 }
 
 /// A random ID.
@@ -119,23 +118,25 @@ fn member(flag: &str, address: &str) -> Result<Member> {
 }
 
 fn create(arguments: &CreateArguments) -> Result<()> {
-    let path = &arguments.map;
-    ensure!(
-        !path.exists(),
-        "--map {}: the file is there already, and its servers go by it; name another one",
-        path.display()
-    );
     let members = arguments.servers.iter();
     let members: Result<Vec<_>> = members.map(|one| member("--servers", one)).collect();
     let map = ClusterMap::even(1, members?).map_err(|error| anyhow!("--servers: {error}"))?;
     // What it says is what a server reads.
     ClusterMap::parse(&map.to_string()).map_err(|error| anyhow!("--servers: {error}"))?;
-    map.write(path)
-        .map_err(|error| anyhow!("--map {}: {error}", path.display()))?;
-    show(&map)
+    arguments.place.create(&map)?;
+    print_map(&map)
 }
 
-fn show(map: &ClusterMap) -> Result<()> {
+fn show(place: &PlaceArguments) -> Result<()> {
+    let map = place.read()?;
+    print_map(&map)?;
+    for id in place.without_lease(&map)?.unwrap_or_default() {
+        print(format_args!("{id} has no lease: it serves no slots"))?;
+    }
+    Ok(())
+}
+
+fn print_map(map: &ClusterMap) -> Result<()> {
     print(format_args!("version {}", map.version))?;
     let slots = map.slots_texts();
     let rows = map.members.iter().zip(slots).map(|(member, slots)| {
@@ -187,18 +188,18 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let map = folder.path().join("map");
         let arguments = CreateArguments {
-            map: map.clone(),
+            place: PlaceArguments::of_file(map.clone()),
             servers: ["a:1", "[::1]:2", "c:3"].map(str::to_owned).to_vec(),
         };
         create(&arguments).expect("it is made");
-        let made = read(&map).expect("it is there");
+        let made = arguments.place.read().expect("it is there");
         assert_eq!((made.members.len(), made.assigned()), (3, 16_384));
         assert_eq!(made.members[1].host, "::1");
         check(&made).expect("it is whole");
         assert!(create(&arguments).is_err(), "it is not replaced");
         for wrong in ["a", "a:0", ":1", "a:1,a:1", "a b:1"] {
             let arguments = CreateArguments {
-                map: folder.path().join("other"),
+                place: PlaceArguments::of_file(folder.path().join("other")),
                 servers: wrong.split(',').map(str::to_owned).collect(),
             };
             assert!(create(&arguments).is_err(), "{wrong}");

@@ -18,6 +18,13 @@ const ASK: Duration = Duration::from_millis(200);
 /// How often it is shown while nothing but bytes change.
 const SHOW: Duration = Duration::from_secs(5);
 
+fn parse_file(text: &str) -> Result<PathBuf, String> {
+    match farcore_etcd::EtcdAddress::is_meant(text) {
+        true => Err("give a file: the servers store the map in etcd themselves".to_owned()),
+        false => Ok(PathBuf::from(text)),
+    }
+}
+
 fn parse_slots(text: &str) -> Result<SlotSet, String> {
     SlotSet::parse(text)
 }
@@ -39,8 +46,8 @@ pub(crate) struct Arguments {
     /// Or how many of the owner's, its first ones.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     count: Option<u16>,
-    /// File that gets the new map, too.
-    #[arg(long, value_name = "FILE")]
+    /// File that gets the new map, too; etcd has it anyway
+    #[arg(long, value_name = "FILE", value_parser = parse_file)]
     map: Option<PathBuf>,
 }
 

@@ -1,6 +1,6 @@
 //! A server of a cluster, and all of them: what they are asked, and the map that they are given.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use farcore_command::outputs::print;
-use farcore_server::{ClusterMap, Member};
+use farcore_server::{ClusterMap, EncryptedStream, Member, TlsClientOptions};
 use resp_rs::resp2::{Frame, parse_frame};
 use zeroize::Zeroizing;
 
@@ -29,19 +29,73 @@ pub(super) struct Access {
     /// A server of the cluster; the others are found by its map.
     #[arg(long, value_name = "HOST:PORT")]
     server: String,
+    #[command(flatten)]
+    pub(super) credentials: Credentials,
+}
+
+/// What servers are shown.
+#[derive(Debug, Args)]
+pub(super) struct Credentials {
     /// File with the password of all servers
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
     /// User of the password, who must have the rights of @admin [default: the default user]
     #[arg(long, value_name = "NAME", requires = "auth_file")]
     user: Option<String>,
+    /// File with the authorities of the servers' certificates; PEM: connections to all servers are
+    /// encrypted
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// File with the certificate that is shown to them; PEM [default: none is shown]
+    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// File with the private key of that certificate; PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+/// Plain or encrypted bytes of a server.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+impl Credentials {
+    /// The bytes of a connection to a host.
+    ///
+    /// # Errors
+    /// It is not encrypted as it should be.
+    fn stream(&self, host: &str, socket: TcpStream) -> Result<Box<dyn Stream>> {
+        let Some(authority) = &self.tls_ca else {
+            return Ok(Box::new(socket));
+        };
+        if let Some(key) = &self.tls_key {
+            token::warn_if_exposed("--tls-key", key, "key");
+        }
+        let options = TlsClientOptions {
+            authority: authority.clone(),
+            identity: self.tls_cert.clone().zip(self.tls_key.clone()),
+        };
+        let stream = EncryptedStream::to(host, socket, &options);
+        let stream = stream.map_err(|error| anyhow!("no encrypted connection: {error}"))?;
+        Ok(Box::new(stream))
+    }
+
+    /// What to do if a server ends a connection, or replies by other bytes than those of Redis.
+    fn hint(&self) -> &'static str {
+        match self.tls_ca {
+            None => "if encrypted connections alone are accepted there, give --tls-ca",
+            Some(_) => "if it demands a certificate, give --tls-cert",
+        }
+    }
 }
 
 /// A connection to a server.
 pub(super) struct Server {
     address: String,
-    socket: TcpStream,
+    stream: Box<dyn Stream>,
     received: Vec<u8>,
+    /// What to do if it is no connection as was thought.
+    hint: &'static str,
 }
 
 impl Server {
@@ -49,7 +103,7 @@ impl Server {
     ///
     /// # Errors
     /// It is not reached, or refuses the password.
-    fn connect(address: &str, access: &Access) -> Result<Self> {
+    pub(super) fn connect(address: &str, credentials: &Credentials) -> Result<Self> {
         let mut failed = anyhow!("the name has no address");
         let addresses = address
             .to_socket_addrs()
@@ -67,15 +121,19 @@ impl Server {
         let socket = found.ok_or_else(|| anyhow!("{address}: {failed}"))?;
         socket.set_read_timeout(Some(ANSWERED_IN))?;
         socket.set_write_timeout(Some(ANSWERED_IN))?;
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = credentials.stream(host, socket);
         let mut server = Self {
             address: address.to_owned(),
-            socket,
+            stream: stream.map_err(|error| anyhow!("{address}: {error}"))?,
             received: Vec::new(),
+            hint: credentials.hint(),
         };
-        if let Some(file) = access.auth_file.as_deref() {
+        if let Some(file) = credentials.auth_file.as_deref() {
             token::warn_if_exposed(FILE_FLAG, file, "password");
             let password: Zeroizing<String> = secret::read(FILE_FLAG, file)?;
-            match &access.user {
+            match &credentials.user {
                 Some(user) => server.ask(&["AUTH", user, &password])?,
                 None => server.ask(&["AUTH", &password])?,
             };
@@ -100,8 +158,9 @@ impl Server {
         for word in words {
             command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
-        self.socket
+        self.stream
             .write_all(command.as_bytes())
+            .and_then(|()| self.stream.flush())
             .with_context(|| failed("not sent"))?;
         let mut buffer = [0; RECEIVE_BYTES];
         loop {
@@ -120,13 +179,21 @@ impl Server {
                     };
                 }
                 Err(resp_rs::ParseError::Incomplete) => {}
-                Err(error) => bail!(failed(&error.to_string())),
+                Err(error) => {
+                    let hint = self.hint;
+                    bail!(failed(&format!(
+                        "it is no reply of Redis ({error}): {hint}"
+                    )))
+                }
             }
             let bytes = self
-                .socket
+                .stream
                 .read(&mut buffer)
-                .with_context(|| failed("no reply"))?;
-            ensure!(bytes > 0, failed("the connection was closed"));
+                .with_context(|| failed(&format!("no reply; {}", self.hint)))?;
+            ensure!(
+                bytes > 0,
+                failed(&format!("the connection was closed: {}", self.hint))
+            );
             self.received.extend_from_slice(&buffer[..bytes]);
         }
     }
@@ -161,6 +228,21 @@ pub(super) fn address_of(member: &Member) -> String {
     }
 }
 
+/// The place of the member of an ID or an address.
+///
+/// # Errors
+/// There is none.
+pub(super) fn place_in(map: &ClusterMap, flag: &str, text: &str) -> Result<usize> {
+    let place = map.place_of(text).or_else(|| {
+        let is_it = |member: &Member| address_of(member) == text;
+        map.members.iter().position(is_it)
+    });
+    place.ok_or_else(|| {
+        let version = map.version;
+        anyhow!("{flag} {text}: it is neither an ID nor an address of the map of version {version}; `farcore cluster show` prints them")
+    })
+}
+
 /// All servers of a cluster, by the newest map that one of them has.
 pub(super) struct Servers<'a> {
     access: &'a Access,
@@ -173,7 +255,7 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The first one is not reached, or has no map.
     pub(super) fn find(access: &'a Access) -> Result<Self> {
-        let map = Server::connect(&access.server, access)?.map()?;
+        let map = Server::connect(&access.server, &access.credentials)?.map()?;
         let mut servers = Self { access, map };
         for member in servers.map.members.clone() {
             let asked = servers.connect(&member).and_then(|mut server| server.map());
@@ -199,7 +281,7 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// It is not reached.
     pub(super) fn connect(&self, member: &Member) -> Result<Server> {
-        Server::connect(&address_of(member), self.access)
+        Server::connect(&address_of(member), &self.access.credentials)
     }
 
     /// The place of the member of an ID or an address.
@@ -207,12 +289,7 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// There is none.
     pub(super) fn place(&self, flag: &str, text: &str) -> Result<usize> {
-        let members = &self.map.members;
-        let place = self.map.place_of(text).or_else(|| {
-            let is_it = |member: &Member| address_of(member) == text;
-            members.iter().position(is_it)
-        });
-        place.ok_or_else(|| anyhow!("{flag} {text}: it is neither an ID nor an address of the map of version {}; `farcore cluster show` prints them", self.map.version))
+        place_in(&self.map, flag, text)
     }
 
     /// # Errors

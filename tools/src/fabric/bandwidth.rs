@@ -12,11 +12,11 @@ use farcore_command::stop;
 use farcore_rdma::run_local;
 use serde::Serialize;
 
-use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe, Streamed, Until};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
-use super::{Circumstances, ending};
+use crate::measurement::{Circumstances, Progress, count, ending, length};
+use crate::text::table;
 
 const SIZES: [u32; 6] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 const OPERATIONS: [Operation; 2] = [Operation::Read, Operation::Write];

@@ -11,7 +11,7 @@ use farcore_command::outputs::{OutputFile, print};
 use farcore_rdma::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices};
 use serde::Serialize;
 
-use super::output::table;
+use crate::text::table;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

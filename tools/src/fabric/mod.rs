@@ -14,7 +14,6 @@
 
 mod bandwidth;
 mod devices;
-mod output;
 mod ping;
 mod probe;
 mod request;
@@ -22,13 +21,10 @@ mod target;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Error, Result};
+use anyhow::Result;
 use clap::Subcommand;
-use farcore_command::machine::Machine;
-use farcore_command::origin::Origin;
 use farcore_command::outputs::complain;
 use farcore_command::stop;
-use serde::Serialize;
 
 use crate::text::line;
 
@@ -70,51 +66,4 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode> {
         complain(format_args!("farcore {}: {}", command.name(), line(&error)));
     }
     Ok(ExitCode::from(status))
-}
-
-/// How a measurement of some rows ends, which an error may have ended early.
-fn ending(failed: Option<Error>, rows: usize) -> Result<()> {
-    match failed {
-        None => Ok(()),
-        Some(error) if rows == 0 => Err(error),
-        Some(error) => Err(error.context("partial")),
-    }
-}
-
-/// Where and by what a measurement was made.
-#[derive(Debug, Serialize)]
-struct Circumstances {
-    origin: Origin,
-    machine: Machine,
-}
-
-impl Circumstances {
-    /// Those of this process. From here on a signal ends the measurement early.
-    ///
-    /// # Errors
-    /// The signals cannot be caught.
-    fn begin() -> Result<Self> {
-        stop::forward_signals().context("signals cannot be caught")?;
-        Ok(Self {
-            origin: Origin::here(),
-            machine: Machine::here(),
-        })
-    }
-
-    /// Notes whether a signal or an error has ended the measurement, and says so of a signal: the
-    /// error ends the command. False if nothing was measured.
-    fn end(&mut self, command: &str, rows: usize, failed: Option<&Error>) -> bool {
-        self.origin.end(failed);
-        match self.origin.note() {
-            _ if failed.is_some() => {}
-            Some(_) if rows == 0 => {
-                complain(format_args!(
-                    "farcore {command}: a signal ended it before anything was measured"
-                ));
-            }
-            Some(note) => complain(format_args!("farcore {command}: {note}")),
-            None => {}
-        }
-        rows > 0
-    }
 }

@@ -13,11 +13,11 @@ use farcore_rdma::run_local;
 use farcore_tuning::Histogram;
 use serde::Serialize;
 
-use super::output::{Progress, count, length, table};
 use super::probe::{self, Probe};
 use super::request::{Operation, Selection, Shape, longest_bytes};
 use super::target::{Target, TargetArguments};
-use super::{Circumstances, ending};
+use crate::measurement::{Circumstances, Progress, count, ending, length};
+use crate::text::table;
 
 const SIZES: [u32; 5] = [8, 64, 256, 1 << 10, 4 << 10];
 const OPERATIONS: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Cas];

@@ -28,9 +28,9 @@ use farcore_rdma::{
 };
 use farcore_tuning::Clock;
 
-use super::output::{count, length};
 use super::request::{Operation, Shape};
 use super::target::Target;
+use crate::measurement::{count, length};
 
 /// Most requests in flight on a queue pair.
 pub(super) const DEPTH_MAX: usize = 4096;

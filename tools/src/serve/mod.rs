@@ -512,8 +512,7 @@ fn load(
     }
 }
 
-fn serve(arguments: &Arguments, given: &Given) -> Result<()> {
-    arguments.native.refuse_idle(given)?;
+fn serve(arguments: &Arguments) -> Result<()> {
     try_system_calls()?;
     let (config, mut options) = (arguments.engine()?, arguments.options()?);
     let watch = arguments.watch.watch("serve")?;
@@ -633,5 +632,7 @@ fn wait(events: &Receiver<Event>, server: &Server, mut returned: Returned) -> Re
 /// # Errors
 /// A flag is wrong, or engine or server cannot start.
 pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
-    serve(arguments, given).map(|()| ExitCode::SUCCESS)
+    arguments.native.refuse_idle(given)?;
+    arguments.cluster.refuse_idle(given)?;
+    serve(arguments).map(|()| ExitCode::SUCCESS)
 }

@@ -38,6 +38,7 @@ impl Reporter for ReportedServer {
             core.native_clients = native_clients_of(figures);
         }
         report.replication = Some(self.server.replication());
+        report.cluster = self.server.cluster();
         report
     }
 

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Row, Sparkline,
 
 use super::app::App;
 use super::column::{COLUMNS, fitting, number};
-use super::{data_line, replication_line};
+use super::{cluster_line, data_line, replication_line};
 use crate::watch::rates::{CoreRates, Rates};
 use crate::watch::replication::ReplicationRates;
 
@@ -29,8 +29,7 @@ const HELP: &[&str] = &[
     "      waited for nothing far: median/99th percentile",
     "far   waits for far memory          B/s  both ways",
     "busy spin park  what the core did with its time, in percent",
-    "pend  requests waiting for the fabric",
-    "full/s  times that a request had to be submitted again",
+    "pend  requests waiting for the fabric   full/s  requests submitted again",
     "ins/op  instructions per operation, where the machine counts them",
     "conns, conn B, cmd/s, err/s  a server's clients of the Redis protocol",
     "native, slot B, req/s, rerr/s  its native clients: connections, memory,",
@@ -38,6 +37,7 @@ const HELP: &[&str] = &[
     "data  bytes logged, those not on the disk yet, how long the last sync",
     "      took; age and size of the last snapshot",
     "repl  what a replica has to apply or load; replicas, and their lag",
+    "clus  the map of the cluster; slots that are the server's",
     "sect/s, held, want, lost/s  sections that clients got, how long they had",
     "      them, clients that wait, and sections that were held too long",
     "",
@@ -103,8 +103,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let rates = app.rates.as_ref();
     let has_data = rates.is_some_and(|rates| rates.data.is_some());
     let has_replication = rates.and_then(replication_of).is_some();
+    let has_cluster = rates.is_some_and(|rates| rates.cluster.is_some());
+    let beside = [has_data, has_replication, has_cluster].map(u16::from);
     let [header, body, footer] = Layout::vertical([
-        Constraint::Length(3 + u16::from(has_data) + u16::from(has_replication)),
+        Constraint::Length(3 + beside.iter().sum::<u16>()),
         Constraint::Min(0),
         Constraint::Length(1),
     ])
@@ -196,6 +198,7 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
         lines.push(memory_line(rates));
         lines.extend(rates.data.as_ref().map(data_line::line));
         lines.extend(replication_of(rates).map(replication_line::line));
+        lines.extend(rates.cluster.as_ref().map(cluster_line::line));
     } else {
         lines.push(Line::from(format!(" {}", app.path)));
     }

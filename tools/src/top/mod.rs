@@ -9,6 +9,7 @@
 //! - I3: however the command ends or is suspended, the terminal is as it was before.
 
 mod app;
+mod cluster_line;
 mod column;
 mod data_line;
 mod draw;

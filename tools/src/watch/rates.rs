@@ -8,6 +8,7 @@ use farcore::{HistogramSnapshot, Report, ShardSnapshot};
 use farcore_tuning::{saturating_sum, system_ms};
 use serde::Serialize;
 
+use super::cluster::ClusterState;
 use super::data::DataRates;
 use super::replication::ReplicationRates;
 
@@ -130,6 +131,8 @@ pub(crate) struct Rates {
     pub(crate) data: Option<DataRates>,
     /// Replication; absent without a server.
     pub(crate) replication: Option<ReplicationRates>,
+    /// Absent if its server is a part of none.
+    pub(crate) cluster: Option<ClusterState>,
     /// Why processor events are not counted; empty if they are.
     pub(crate) hardware_missing: String,
 }
@@ -370,6 +373,7 @@ impl Rates {
                 DataRates::between(then, now, seconds, system_ms())
             }),
             replication: later.replication.as_ref().map(ReplicationRates::of),
+            cluster: later.cluster.as_ref().map(ClusterState::of),
             hardware_missing: later.hardware_missing.clone(),
         })
     }

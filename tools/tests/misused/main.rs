@@ -12,6 +12,7 @@ mod console;
 mod fabric;
 mod node;
 mod others;
+mod pool;
 mod serve;
 #[path = "../support/mod.rs"]
 mod support;
@@ -29,6 +30,7 @@ use self::console::CONSOLE;
 use self::fabric::FABRIC;
 use self::node::NODE;
 use self::others::OTHERS;
+use self::pool::POOL;
 use self::serve::SERVE;
 use self::support::{TokenFile, commands};
 
@@ -36,7 +38,7 @@ use self::support::{TokenFile, commands};
 /// FOLDER and TOKEN are files and a folder, TAKEN is an address that cannot be listened at.
 type Row = (&'static str, &'static str, i32, &'static [&'static str]);
 
-const ROWS: [&[Row]; 7] = [CARD, CLI, CONSOLE, FABRIC, NODE, SERVE, OTHERS];
+const ROWS: [&[Row]; 8] = [CARD, CLI, CONSOLE, FABRIC, NODE, POOL, SERVE, OTHERS];
 
 fn rows() -> impl Iterator<Item = &'static Row> {
     ROWS.into_iter().flatten()

@@ -25,15 +25,45 @@ pub(super) const OTHERS: &[Row] = &[
     ),
     (
         "cluster check",
-        "cluster check FOLDER/none",
+        "cluster check --map FOLDER/none",
         1,
-        &["none: there is no such file"],
+        &["none: there is no map", "farcore cluster create"],
     ),
     (
         "cluster create",
         "cluster create --map FOLDER/map --servers nowhere",
         1,
         &["--servers nowhere", "HOST:PORT"],
+    ),
+    (
+        "cluster failover",
+        "cluster failover --map FOLDER/map --old a:1",
+        1,
+        &["name a map in etcd", "etcd://HOST:PORT"],
+    ),
+    (
+        "cluster failover",
+        "cluster failover --map etcd://a:1/shop --old a:1 --wait 2h",
+        2,
+        &["must be 0s to 1h"],
+    ),
+    (
+        "cluster show",
+        "cluster show --map etcd://nowhere",
+        2,
+        &["it has no prefix", "etcd://HOST:PORT"],
+    ),
+    (
+        "cluster show",
+        "cluster show --map etcd://127.0.0.1:1/shop",
+        1,
+        &["--map etcd://127.0.0.1:1/shop", "refused"],
+    ),
+    (
+        "cluster show",
+        "cluster show --map etcds://127.0.0.1:1/shop",
+        1,
+        &["needs --etcd-ca"],
     ),
     (
         "cluster move-slots",
@@ -63,7 +93,7 @@ pub(super) const OTHERS: &[Row] = &[
         "cluster show",
         "cluster show --map FOLDER/none",
         1,
-        &["none: there is no such file"],
+        &["none: there is no map", "farcore cluster create"],
     ),
     (
         "data check",

@@ -35,6 +35,36 @@ pub(super) const SERVE: &[Row] = &[
     ),
     (
         "serve",
+        "serve --cluster-lease 5s",
+        1,
+        &[
+            "--cluster-lease has no effect without a map in etcd",
+            "--cluster-map etcd://HOST:PORT/PREFIX",
+            "omit it",
+        ],
+    ),
+    (
+        "serve",
+        "serve --cluster-map FOLDER/map --cluster-lease 10s",
+        1,
+        &[
+            "--cluster-lease has no effect without a map in etcd",
+            "--cluster-map etcd://HOST:PORT/PREFIX",
+            "omit it",
+        ],
+    ),
+    (
+        "serve",
+        "serve --cluster-map FOLDER/map --etcd-ca FOLDER/none",
+        1,
+        &[
+            "--etcd-ca has no effect without a map in etcd",
+            "--cluster-map etcd://HOST:PORT/PREFIX",
+            "omit it",
+        ],
+    ),
+    (
+        "serve",
         "serve --local lots",
         2,
         &["--local", "`lots` is not a size", "4GiB"],

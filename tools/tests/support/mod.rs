@@ -177,6 +177,12 @@ impl Lines {
 
     /// Waits for a line that contains `wanted`.
     pub(crate) fn wait(&mut self, wanted: &str) -> String {
+        let line = self.find(wanted);
+        line.unwrap_or_else(|| panic!("no `{wanted}` before the end\n{}", self.seen.join("\n")))
+    }
+
+    /// The first line that contains `wanted`; `None` if the process closes its output before.
+    pub(crate) fn find(&mut self, wanted: &str) -> Option<String> {
         let start = Instant::now();
         loop {
             let left = PATIENCE.saturating_sub(start.elapsed());
@@ -184,10 +190,13 @@ impl Lines {
                 Ok(line) => {
                     self.seen.push(line.clone());
                     if line.contains(wanted) {
-                        return line;
+                        return Some(line);
                     }
                 }
-                Err(error) => panic!("no `{wanted}`: {error}\n{}", self.seen.join("\n")),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("no `{wanted}`\n{}", self.seen.join("\n"))
+                }
             }
         }
     }
@@ -325,14 +334,20 @@ impl Serve {
             .spawn();
         let mut process = Process(child.expect("a server"));
         let out = process.0.stdout.take().expect("a pipe");
-        let log = Lines::of(process.0.stderr.take().expect("a pipe"));
+        let mut log = Lines::of(process.0.stderr.take().expect("a pipe"));
         let mut out = Lines::of(out);
-        let line = out.wait("ready: redis://");
+        let Some(line) = out.find("ready: redis://") else {
+            // Why it did not start.
+            log.wait("ready: redis://");
+            unreachable!("the log has no such line")
+        };
         let native = out
             .seen
             .iter()
             .find_map(|line| line.strip_prefix("native: "));
-        let address = line.trim_start_matches("ready: redis://").parse();
+        // The address of encrypted connections may follow.
+        let mut addresses = line.trim_start_matches("ready: redis://").split(' ');
+        let address = addresses.next().and_then(|address| address.parse().ok());
         Self {
             process,
             address: address.expect("an address"),

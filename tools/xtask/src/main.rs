@@ -2,6 +2,7 @@
 //! project's folder and fails if one of them fails.
 
 mod architecture;
+mod capi;
 mod console;
 mod crash;
 mod deny;
@@ -102,6 +103,9 @@ enum Task {
     /// Prove a server of the Redis protocol by foreign suites and clients; they delete its data.
     #[command(subcommand)]
     Redis(redis::Redis),
+    /// Install the C interface: libraries, headers and farcore.pc.
+    #[command(subcommand)]
+    Capi(capi::Capi),
     /// Prove the pages of `farcore console` in a browser, and take their pictures.
     #[command(subcommand)]
     Console(console::Console),
@@ -148,6 +152,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Sanitize { package, filters } => nightly::sanitize(&package, &filters),
         Task::Flood(flood) => flood::run(&flood),
         Task::Redis(redis) => redis::perform(redis),
+        Task::Capi(capi) => capi::perform(&capi),
         Task::Console(console) => console::perform(console),
         Task::Lab(lab) => return Ok(lab::perform(lab)),
         Task::Ci => run(Command::new("bash").arg(".ci/run")),

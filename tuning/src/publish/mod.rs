@@ -4,6 +4,7 @@
 //! read counters through a [`Reporter`] or an [`Exposed`](http::Exposed).
 
 mod attach;
+mod cluster_report;
 mod data_report;
 #[cfg(feature = "http")]
 mod exposition;
@@ -20,6 +21,7 @@ mod socket;
 mod spans;
 
 pub use self::attach::{ReadError, default_socket, find_sockets, read_report, sockets_folder};
+pub use self::cluster_report::ClusterReport;
 pub use self::data_report::{DataReport, LoadingReport, LogReport, RepairsReport, SnapshotsReport};
 #[cfg(feature = "http")]
 pub use self::exposition::Exposition;

@@ -13,6 +13,7 @@ use crate::measure::HardwareSnapshot;
 use crate::measure::HistogramSnapshot;
 use crate::measure::HotKey;
 use crate::measure::{NodeSnapshot, ShardSnapshot};
+use crate::publish::cluster_report::ClusterReport;
 use crate::publish::data_report::DataReport;
 use crate::publish::replication_report::ReplicationReport;
 
@@ -73,6 +74,9 @@ pub struct Report {
     /// Replication; absent without a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationReport>,
+    /// The cluster; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterReport>,
     /// Why some processor events are not counted; empty if all are.
     pub hardware_missing: String,
 }
@@ -230,7 +234,7 @@ mod tests {
 
     #[test]
     fn any_text_is_a_report_or_refused() {
-        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}},"repairs":{"is_under_way":true,"completed":1,"failed":2,"keys":3,"error":"y"}},"replication":{"offset_bytes":5,"replicas":{"connected":1},"link":{"is_up":true,"error":"z"}}}"#;
+        let some = r#"{"format":1,"cores":[{"counters":{"gets":7},"hardware":{"cycles":9},"clients":{"commands":2}}],"nodes":[{"counters":{"reads":4}}],"data":{"loading":{"bytes":3},"snapshots":{"error":"x"},"log":{"bytes":7,"syncs":{"sum":9,"max":9,"buckets":[[9,1]]}},"repairs":{"is_under_way":true,"completed":1,"failed":2,"keys":3,"error":"y"}},"replication":{"offset_bytes":5,"replicas":{"connected":1},"link":{"is_up":true,"error":"z"}},"cluster":{"map_version":3,"is_serving":true}}"#;
         farcore_fuzz::Target::new("report")
             .seed(some)
             .seed(serde_json::to_vec(&Report::default()).unwrap())
@@ -247,6 +251,7 @@ mod tests {
                 "\"repairs\":",
                 "\"replication\":",
                 "\"link\":",
+                "\"cluster\":",
             ])
             .longest(2000)
             .rounds(1000)

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use super::*;
-use crate::control::SessionKey;
 use crate::control::token::Nonces;
+use crate::control::{CALL_BYTES_MAX, SessionKey};
 use crate::node::memory::MemoryOptions;
+use crate::node::procedures::Procedures;
 use crate::region::Lock;
 use crate::tcp::{Access, Attempt, Change, RemoteRange};
 
@@ -158,4 +159,78 @@ fn extents_that_the_device_could_not_free_are_counted_and_freed_later() {
     assert_eq!((seen.extents_stuck, seen.take_backs_failed), (0, 2));
     assert_eq!((seen.extents_free, seen.extents_reclaimed), (8, 3));
     assert!(state.stuck.is_empty());
+}
+
+#[test]
+fn a_session_whose_bytes_the_host_uses_is_not_over() {
+    let (service, _) = service();
+    let service = Arc::new(service);
+    let (speaker, other) = (open(&service), open(&service));
+    let run = service.allocate(speaker, EXTENT).expect("an extent");
+    let range = range(&service, run, 8);
+    let new = |session| NodeBytes::new(service.keeper(), session, Access::Write, range);
+    let bytes = new(speaker.session).expect("its own");
+    assert!(new(other.session).is_none(), "another's");
+    service.sessions().bye(speaker).expect("it is open");
+    assert!(new(speaker.session).is_none(), "it has ended");
+    let over = || service.sessions().over(service.now_ns()).len();
+    assert_eq!(over(), 0);
+    bytes.write(0, &[1; 8]).expect("inside");
+    drop(bytes);
+    assert_eq!(over(), 1);
+}
+
+#[test]
+fn a_session_has_a_few_calls_and_each_is_counted_until_it_ends() {
+    let (mut service, _) = service();
+    service.options.procedures = Procedures::new().with("any", |_, _| Ok(Vec::new()));
+    let service = Arc::new(service);
+    let (speaker, other) = (open(&service), open(&service));
+    let call = |procedure: &str, bytes| Call {
+        procedure: procedure.to_owned(),
+        argument: vec![0; bytes],
+        target: None,
+        limit_ms: 0,
+    };
+    let accept = |speaker| service.accept(speaker, call("any", 0));
+    let few = (0..SESSION_CALLS_MAX).map(|_| accept(speaker).expect("one of a few"));
+    let mut jobs: Vec<_> = few.collect();
+    let calls_max = u64::from(SESSION_CALLS_MAX);
+    assert_eq!(
+        accept(speaker).err(),
+        Some(Refused::TooManyCalls { calls_max })
+    );
+    jobs.push(accept(other).expect("the first of another session"));
+    assert_eq!(jobs.pop().map(Job::run), Some(Ok(Vec::new())));
+    jobs.clear();
+    assert_eq!(
+        service.accept(other, call("none", 0)).err(),
+        Some(Refused::NoProcedure)
+    );
+    assert_eq!(service.calls.load(Ordering::Relaxed), 0);
+    assert_eq!(service.sessions().requests(speaker.session), 0);
+    let long = service.accept(other, call("any", CALL_BYTES_MAX + 1));
+    assert!(long.expect("it is refused when run").run().is_err());
+    service.stop();
+    assert_eq!(accept(speaker).err(), Some(Refused::Stopping));
+}
+
+#[test]
+fn what_another_session_still_accesses_is_not_freed_with_its_owner() {
+    let (service, speaker, run) = isolated();
+    let permissions = service.exposed(speaker.session);
+    let word = range(&service, run, 8);
+    permissions.begin(Access::Write, word).expect("its own");
+    service.sessions().bye(speaker).expect("it is open");
+    let mut state = MaintenanceState::default();
+    service.maintain(&mut state);
+    let owner = || service.memory.table().owner(run.first());
+    assert_eq!(owner(), Some(speaker.session));
+    service.free_stuck(&mut state);
+    service.free_unknown_owners(&state);
+    assert_eq!(owner(), Some(speaker.session));
+    permissions.end(word);
+    service.free_stuck(&mut state);
+    assert_eq!(owner(), None);
+    assert_eq!(service.memory.table().free_count(), 2);
 }

@@ -4,12 +4,12 @@
 
 #![allow(unsafe_code)] // calls librdmacm
 
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::executor::Timer;
@@ -28,8 +28,8 @@ use crate::verbs::slot::{Adapter, Connected, Line};
 pub(in crate::verbs) struct CmLine {
     // Drop order: I2.
     id: Identifier,
-    channel: Rc<Channel>,
-    dead: Cell<bool>,
+    channel: Arc<Channel>,
+    dead: AtomicBool,
 }
 
 impl CmLine {
@@ -47,10 +47,10 @@ impl CmLine {
                     | ffi::rdma_cm_event_type::RDMA_CM_EVENT_DEVICE_REMOVAL
             ) && event.id() == self.id.raw()
             {
-                self.dead.set(true);
+                self.dead.store(true, Ordering::Relaxed);
             }
         }
-        self.dead.get()
+        self.dead.load(Ordering::Relaxed)
     }
 }
 
@@ -161,7 +161,7 @@ async fn bounded<T>(
 /// # Errors
 /// [`ConnectError`].
 pub async fn connect(
-    adapter: &Rc<Adapter>,
+    adapter: &Arc<Adapter>,
     address: SocketAddr,
     request: &ConnectRequest,
     limit: Duration,
@@ -170,7 +170,7 @@ pub async fn connect(
 }
 
 async fn begin(
-    adapter: &Rc<Adapter>,
+    adapter: &Arc<Adapter>,
     address: SocketAddr,
     request: &ConnectRequest,
     limit: Duration,
@@ -181,7 +181,7 @@ async fn begin(
         let what = "path_mtu: RDMA-CM uses the route's MTU: leave it unset or use rdma+tcp://";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    let channel = Rc::new(Channel::new()?);
+    let channel = Arc::new(Channel::new()?);
     let id = Identifier::new(&channel)?;
     resolve(&channel, &id, address, limit).await?;
     id.check_device(adapter.context(), address)
@@ -209,10 +209,10 @@ async fn begin(
     check(unsafe { ffi::rdma_establish(id.raw()) })?;
     Ok(Connected {
         queue_pair,
-        line: Rc::new(Line::Cm(CmLine {
+        line: Arc::new(Line::Cm(CmLine {
             id,
             channel,
-            dead: Cell::new(false),
+            dead: AtomicBool::new(false),
         })),
     })
 }

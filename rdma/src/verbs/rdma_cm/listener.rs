@@ -9,7 +9,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::executor::Timer;
@@ -234,14 +233,14 @@ impl CmArrival {
     ///
     /// # Errors
     /// As [`CmArrival::accept`].
-    pub fn accept_peer(self, adapter: &Rc<Adapter>) -> io::Result<Connected> {
+    pub fn accept_peer(self, adapter: &Arc<Adapter>) -> io::Result<Connected> {
         self.accept_with(adapter, None)
     }
 
     /// Accepts an equal peer for an endpoint's connection slot; `ended` reports the peer's end.
     pub(super) fn accept_with(
         self,
-        adapter: &Rc<Adapter>,
+        adapter: &Arc<Adapter>,
         ended: Option<Arc<Ended>>,
     ) -> io::Result<Connected> {
         let queue_pair = adapter.queue_pair().map_err(io::Error::other)?;
@@ -253,7 +252,7 @@ impl CmArrival {
         )?;
         Ok(Connected {
             queue_pair: accepted.queue_pair,
-            line: Rc::new(Line::Accepted(AcceptedLine {
+            line: Arc::new(Line::Accepted(AcceptedLine {
                 id: accepted.id,
                 _channel: accepted._channel,
                 ended,

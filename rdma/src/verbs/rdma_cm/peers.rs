@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -158,7 +157,7 @@ impl CmPeerArrival {
     ///
     /// # Errors
     /// As [`CmArrival::accept`].
-    pub fn accept(self, adapter: &Rc<Adapter>) -> io::Result<Connected> {
+    pub fn accept(self, adapter: &Arc<Adapter>) -> io::Result<Connected> {
         self.arrival.accept_with(adapter, Some(self.ended))
     }
 }

@@ -1,28 +1,23 @@
 //! The map that a server goes by now: where it comes from, and when another takes its place.
 //!
-//! - I1: a map takes the place of another only if its version is greater, unless it is forced.
-//! - I2: a map that clients have pushed is in the file, if there is one, before it counts; also one
-//!   that gives slots away.
+//! - I1: a map takes the place of another only if its version is greater, unless it is forced, or
+//!   etcd has it: there revisions are the order.
+//! - I2: a map that clients have pushed is in the file or in etcd, if it is kept there, before it
+//!   counts; also one that gives slots away.
 //! - I3: slots are held for one server at most, and are given away only while they are held.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::map::{ClusterMap, MAP_BYTES_MAX};
+use super::fence::Fence;
+use super::lease::Lease;
+use super::map::ClusterMap;
+use super::map_error::MapError;
 use super::slot_set::SlotSet;
+use super::store::{Change, Store};
 use super::view::{Held, View};
-use crate::replaced_file;
-
-/// Rights of a file that is new, less those that the process leaves out.
-const NEW_FILE_MODE: u32 = 0o666;
-
-/// How a file is recognised that has not changed: its number, its length, and when it was written.
-type Seen = (u64, u64, i64, i64);
 
 /// The map of a server, which its cores share.
 #[derive(Debug)]
@@ -30,60 +25,76 @@ pub(crate) struct CurrentMap {
     /// Rises with each map, and each ID of this server.
     generation: AtomicU64,
     view: Mutex<Arc<View>>,
-    /// What the file was when it was read last. It is locked while a map is stored or read.
-    seen: Mutex<Option<Seen>>,
+    /// Where the map is kept. It is locked while a map is stored or read.
+    store: Mutex<Store>,
+    /// Locked after `store` alone.
+    lease: Mutex<Lease>,
+    pub(super) fence: Fence,
+    is_in_etcd: bool,
     /// The tickets up to which servers have taken their questions for slots back, by their IDs.
     kept: Mutex<BTreeMap<String, u64>>,
-    file: Option<PathBuf>,
     /// Where clients reach this server, as a map has it.
     host: String,
     port: u16,
 }
 
-/// Why a map was not taken.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum MapError {
-    /// It is malformed.
-    #[error("{0}")]
-    Malformed(String),
-    /// Its version is not greater than that of the present one.
-    #[error("version {version} is not greater than {present}")]
-    Older { version: u64, present: u64 },
-    /// Slots are not given away, or are no more.
-    #[error("{0}")]
-    NotHeld(String),
-    /// The file cannot be read or written.
-    #[error("{path}: {error}")]
-    File { path: String, error: io::Error },
-}
-
 impl CurrentMap {
-    /// That of a file, or an unknown one if there is no such file yet.
+    /// That of a file, or an unknown one if there is no such file yet; that of etcd is unknown
+    /// until [`CurrentMap::tend`] has read it. `lease` is the time of the lease there.
     ///
     /// # Errors
     /// The file cannot be read, or is malformed.
     pub(crate) fn open(
-        file: Option<PathBuf>,
+        mut store: Store,
+        lease: Duration,
         id: Option<String>,
         (host, port): (String, u16),
     ) -> Result<Self, MapError> {
-        let (map, seen) = match file.as_deref().map(read_file).transpose()?.flatten() {
-            Some((text, seen)) => {
-                let map = ClusterMap::parse(&text).map_err(MapError::Malformed)?;
-                (map, Some(seen))
-            }
-            None => (ClusterMap::unknown(), None),
-        };
+        let map = store.first()?.unwrap_or_else(ClusterMap::unknown);
         let view = View::new(map, id, (&host, port));
+        let is_in_etcd = matches!(store, Store::Etcd(_));
+        let fence = match is_in_etcd {
+            true => Fence::closed(),
+            false => Fence::open_for_ever(),
+        };
         Ok(Self {
             generation: AtomicU64::new(1),
             view: Mutex::new(Arc::new(view)),
-            seen: Mutex::new(seen),
+            store: Mutex::new(store),
+            lease: Mutex::new(Lease::new(lease)),
+            fence,
+            is_in_etcd,
             kept: Mutex::default(),
-            file,
             host,
             port,
         })
+    }
+
+    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where clients reach this server.
+    pub(super) fn address(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// True if the map lies in etcd.
+    pub(crate) fn is_in_etcd(&self) -> bool {
+        self.is_in_etcd
+    }
+
+    /// True while this server may serve its slots.
+    #[inline]
+    pub(crate) fn is_fence_open(&self) -> bool {
+        self.fence.is_open()
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<View>> {
@@ -103,6 +114,10 @@ impl CurrentMap {
         let (map, id, held) = change(&view);
         let mut changed = View::new(map, id, (&self.host, self.port));
         changed.held = held;
+        if changed.own_id() != view.own_id() {
+            // Another ID needs a key of its own in etcd first.
+            self.fence.close_if_leased();
+        }
         *view = Arc::new(changed);
         // ORDERING: release; pairs with the acquire in `CoreView::renewed`.
         self.generation.fetch_add(1, Ordering::Release);
@@ -165,7 +180,10 @@ impl CurrentMap {
     }
 
     /// Gives no slots to the server of an ID for its questions up to a ticket; returns the map.
-    pub(crate) fn keep(&self, to: &str, ticket: u64) -> ClusterMap {
+    ///
+    /// # Errors
+    /// It is not known whether they were given away, as etcd is not reached.
+    pub(crate) fn keep(&self, to: &str, ticket: u64) -> Result<ClusterMap, MapError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, view) = self.now();
         // As many as there are members at most.
@@ -174,9 +192,17 @@ impl CurrentMap {
         *last = ticket.max(*last);
         drop(kept);
         // One that is being carried out has the map stored, or finds them held no more.
-        let _storing = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store();
+        if store.is_unsure()
+            && let Store::Etcd(etcd) = &mut *store
+            && !self.take_stored(&etcd.settle()?)
+        {
+            let text = "other slots change their owner right now: try again";
+            return Err(MapError::NotHeld(text.to_owned()));
+        }
         self.release(to, ticket);
-        self.now().1.map.clone()
+        drop(store);
+        Ok(self.now().1.map.clone())
     }
 
     /// Gives the slots that are held for a server by a ticket to it, if the map is still of a
@@ -189,7 +215,7 @@ impl CurrentMap {
         (to, ticket): (&str, u64),
         version: u64,
     ) -> Result<ClusterMap, MapError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store();
         let (_, present) = self.now();
         let not_held = |text: &str| MapError::NotHeld(text.to_owned());
         let is_meant = |held: &&Held| held.to == to && held.ticket == ticket;
@@ -202,9 +228,15 @@ impl CurrentMap {
         let map = place.ok_or_else(|| "it is not in the map".to_owned());
         let map = map.and_then(|place| present.map.moved(&held.slots, place));
         let map = map.map_err(MapError::NotHeld)?;
-        self.store(&map, &mut seen)?;
+        let change = Change {
+            map: &map,
+            present: &present,
+            is_forced: false,
+            gone: Vec::new(),
+        };
+        self.put(&mut store, &change)?;
         self.replace(|view| (map.clone(), view.id.clone(), None));
-        drop(seen);
+        drop(store);
         tracing::info!(version = map.version, to, slots = %held.slots, "slots are another server's now");
         Ok(map)
     }
@@ -213,11 +245,11 @@ impl CurrentMap {
     /// [`CurrentMap::release`]. If it cannot be stored it counts all the same: the other one serves
     /// them no more.
     pub(crate) fn receive(&self, map: ClusterMap) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store();
         let (_, present) = self.now();
         let version = map.version;
         if version > present.map.version {
-            if let Err(error) = self.store(&map, &mut seen) {
+            if let Err(error) = store.store_given(&map) {
                 tracing::error!(%error, "the map that gives slots to this server is not stored: push it again before a restart");
             }
             self.replace(|view| (map, view.id.clone(), view.held.clone()));
@@ -225,14 +257,29 @@ impl CurrentMap {
         }
     }
 
-    /// Writes a map into the file, if there is one.
-    fn store(&self, map: &ClusterMap, seen: &mut Option<Seen>) -> Result<(), MapError> {
-        if let Some(path) = &self.file {
-            let failed = |error| file_error(path, error);
-            write_file(path, &map.to_string()).map_err(failed)?;
-            *seen = fs::metadata(path).ok().as_ref().map(seen_of);
+    /// Stores a map in the place of the present one. If it is not known whether it was stored,
+    /// nothing is served until this is found out.
+    fn put(&self, store: &mut Store, change: &Change<'_>) -> Result<(), MapError> {
+        let stored = store.store(change);
+        if store.is_unsure() {
+            self.fence.close();
+            return stored.map_err(|error| MapError::Unsure(error.to_string()));
         }
-        Ok(())
+        stored
+    }
+
+    /// Takes the map that etcd has, whatever its version: etcd's revisions are its order. False if
+    /// this server goes by another one still, as slots are given to it right now, or etcd has none.
+    pub(super) fn take_stored(&self, map: &ClusterMap) -> bool {
+        let (_, present) = self.now();
+        if map.is_like(&present.map) {
+            return true;
+        }
+        if present.takes() || map.version == 0 {
+            return false;
+        }
+        self.replace(|view| (map.clone(), view.id.clone(), view.held.clone()));
+        true
     }
 
     /// Takes a map that a client has pushed, and stores it. It may take as long as the disk does.
@@ -240,7 +287,15 @@ impl CurrentMap {
     /// # Errors
     /// The map is no newer than the present one, and is not forced, or cannot be stored.
     pub(crate) fn push(&self, map: ClusterMap, is_forced: bool) -> Result<(), MapError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store();
+        if let Store::Etcd(etcd) = &mut *store {
+            match etcd.read() {
+                Ok(present) => drop(self.take_stored(&present)),
+                // What is there is replaced.
+                Err(MapError::Malformed(_)) if is_forced => {}
+                Err(error) => return Err(error),
+            }
+        }
         let (_, present) = self.now();
         if present.takes() {
             let text = "slots are given to this server right now: try again";
@@ -256,10 +311,22 @@ impl CurrentMap {
                 present: present.map.version,
             });
         }
-        self.store(&map, &mut seen)?;
+        let mut gone = present.map.losers(&map);
+        if self.is_in_etcd && gone.iter().any(|id| Some(&id[..]) == present.own_id()) {
+            // Others may have its slots before this server hears that the map is stored.
+            self.fence.close();
+            gone.retain(|id| Some(&id[..]) != present.own_id());
+        }
+        let change = Change {
+            map: &map,
+            present: &present,
+            is_forced,
+            gone,
+        };
+        self.put(&mut store, &change)?;
         let version = map.version;
         self.replace(|view| (map, view.id.clone(), view.held.clone()));
-        drop(seen);
+        drop(store);
         tracing::info!(version, "the map of the cluster was pushed");
         Ok(())
     }
@@ -270,22 +337,21 @@ impl CurrentMap {
     /// # Errors
     /// The file cannot be read, or its map is malformed or no newer than the present one.
     pub(crate) fn look(&self) -> Result<Option<u64>, MapError> {
-        let Some(path) = &self.file else {
-            return Ok(None);
-        };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is away for a moment is being replaced.
-        let now = fs::metadata(path).ok().as_ref().map(seen_of);
-        if now.is_none() || now == *seen || self.now().1.takes() {
+        // Where etcd keeps it, the lock may be held while etcd is waited for.
+        if self.is_in_etcd {
             return Ok(None);
         }
-        *seen = now;
-        let Some((text, read)) = read_file(path)? else {
+        let mut store = self.store();
+        let Store::File(file) = &mut *store else {
             return Ok(None);
         };
-        *seen = Some(read);
-        let map = ClusterMap::parse(&text).map_err(MapError::Malformed)?;
         let (_, present) = self.now();
+        if present.takes() {
+            return Ok(None);
+        }
+        let Some(map) = file.changed()? else {
+            return Ok(None);
+        };
         let (version, present) = (map.version, &present.map);
         if map.is_like(present) {
             return Ok(None);
@@ -330,61 +396,6 @@ impl CoreView {
     }
 }
 
-impl ClusterMap {
-    /// The map in a file; `None` if there is no file.
-    ///
-    /// # Errors
-    /// It cannot be read, or is malformed.
-    pub fn read(path: &Path) -> Result<Option<Self>, String> {
-        let text = read_file(path).map_err(|error| error.to_string())?;
-        let map = text.map(|(text, _)| Self::parse(&text)).transpose();
-        map.map_err(|error| format!("{}: {error}", path.display()))
-    }
-
-    /// Writes the map into a file, which is replaced as a whole.
-    ///
-    /// # Errors
-    /// Of the system.
-    pub fn write(&self, path: &Path) -> io::Result<()> {
-        write_file(path, &self.to_string())
-    }
-}
-
-fn seen_of(metadata: &fs::Metadata) -> Seen {
-    (
-        metadata.ino(),
-        metadata.len(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-    )
-}
-
-fn file_error(path: &Path, error: io::Error) -> MapError {
-    let path = path.display().to_string();
-    MapError::File { path, error }
-}
-
-/// The text of a file; `None` if there is none.
-fn read_file(path: &Path) -> Result<Option<(String, Seen)>, MapError> {
-    let failed = |error| file_error(path, error);
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-    };
-    let seen = seen_of(&file.metadata().map_err(failed)?);
-    let mut text = String::new();
-    // A byte more, so that one that is too long is noticed.
-    let mut limited = file.take(MAP_BYTES_MAX as u64 + 1);
-    limited.read_to_string(&mut text).map_err(failed)?;
-    Ok(Some((text, seen)))
-}
-
-/// Replaces the file of a map, so that another server that shares it reads one map or the other.
-fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    replaced_file::replace(path, text.as_bytes(), NEW_FILE_MODE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,7 +408,8 @@ mod tests {
             port: number,
             source: None,
         };
-        let current = CurrentMap::open(None, None, ("h".to_owned(), 1)).expect("no file");
+        let current = CurrentMap::open(Store::Nowhere, Duration::ZERO, None, ("h".to_owned(), 1))
+            .expect("no file");
         let map = ClusterMap::even(3, vec![member(1), member(2)]).expect("a map");
         current.push(map, false).expect("a newer map");
         (current, member(2).id)
@@ -417,7 +429,7 @@ mod tests {
         is_not_held(current.give_away((to, 1), 3));
         current.hold_for(&slots, (to, 1)).expect("none are held");
         assert!(current.hold_for(&slots, (to, 2)).is_err(), "they are held");
-        assert_eq!(current.keep(to, 1).version, 3);
+        assert_eq!(current.keep(to, 1).expect("it is known").version, 3);
         is_not_held(current.give_away((to, 1), 3));
         assert!(current.hold_for(&slots, (to, 1)).is_err(), "it comes late");
         current
@@ -435,8 +447,8 @@ mod tests {
         let (_, view) = current.now();
         assert!(view.map == map && view.held.is_none());
         // A question that was taken back long ago does not let a later one in again.
-        current.keep(to, 9);
-        current.keep(to, 1);
+        current.keep(to, 9).expect("it is known");
+        current.keep(to, 1).expect("it is known");
         assert!(current.hold_for(&slots, (to, 8)).is_err());
     }
 

@@ -287,6 +287,49 @@ impl ClusterMap {
         Ok(map)
     }
 
+    /// The IDs of servers that own fewer slots by another map.
+    pub(crate) fn losers(&self, next: &Self) -> Vec<String> {
+        let mut losers = std::collections::BTreeSet::new();
+        for (now, then) in self.owners.iter().zip(&next.owners) {
+            let now = self.members.get(usize::from(*now)).map(|member| &member.id);
+            let then = next.members.get(usize::from(*then));
+            if now.is_some() && now != then.map(|member| &member.id) {
+                losers.extend(now.cloned());
+            }
+        }
+        losers.into_iter().collect()
+    }
+
+    /// The next map, by which the slots of a server, and those that follow it, are those of one
+    /// that follows it now; it follows that one.
+    ///
+    /// # Errors
+    /// The new one does not follow the old one.
+    pub fn failed_over(&self, old: usize, new: usize) -> Result<Self, String> {
+        let (old_id, new_id) = (&self.members[old].id, &self.members[new].id);
+        if self.members[new].source.as_ref() != Some(old_id) {
+            return Err(format!("{new_id} does not follow {old_id}"));
+        }
+        let new_place = u16::try_from(new).map_err(|error| error.to_string())?;
+        let next = self.version.checked_add(1);
+        let mut map = self.clone();
+        map.version = next.ok_or("the version is the greatest one")?;
+        for (place, member) in map.members.iter_mut().enumerate() {
+            if place == new {
+                member.source = None;
+            } else if place == old || member.source.as_ref() == Some(old_id) {
+                member.source = Some(new_id.clone());
+            }
+        }
+        for owner in &mut map.owners {
+            if usize::from(*owner) == old && *owner != NONE {
+                *owner = new_place;
+            }
+        }
+        map.check()?;
+        Ok(map)
+    }
+
     /// True if both say the same, whatever the order of their lines is.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {

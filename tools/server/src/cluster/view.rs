@@ -94,6 +94,11 @@ impl View {
         self.map.members.get(self.own?)
     }
 
+    /// The member that this server follows, if it is one that follows another.
+    pub(crate) fn source(&self) -> Option<&Member> {
+        self.map.members.get(self.source?)
+    }
+
     /// The ID of this server.
     pub(crate) fn own_id(&self) -> Option<&str> {
         let member = self.member().map(|member| &member.id);

@@ -153,7 +153,8 @@ fn links(call: &mut Call<'_>) -> Result {
 fn info(call: &mut Call<'_>) -> Result {
     let view = view(call)?;
     let map = &view.map;
-    let state = if view.own.is_some() { "ok" } else { "fail" };
+    let is_served = view.own.is_some() && call.serving.is_in_lease();
+    let state = if is_served { "ok" } else { "fail" };
     let mut owners = vec![false; map.members.len()];
     map.ranges().for_each(|(.., owner)| owners[owner] = true);
     let size = owners.iter().filter(|owns| **owns).count();

@@ -22,7 +22,7 @@ pub(crate) fn run(call: &mut Call<'_>) -> Flow {
     let flow = match admitted(call, call.count()) {
         Ok(None) => return Flow::Later,
         Ok(Some(command)) => {
-            if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
+            if call.serving.shared.pause.is_on() && pausing::waits(call, command) {
                 return Flow::Later;
             }
             let connection = &call.connection;
@@ -106,7 +106,7 @@ pub(crate) fn run_long(call: &mut Call<'_>, bytes: usize, left: usize) -> Flow {
     let (flow, command) = match admitted(call, call.count() + 1 + left) {
         Ok(None) => return Flow::Later,
         Ok(Some(command)) => {
-            if call.serving.shared.pause.is_on() && pausing::holds(call, command) {
+            if call.serving.shared.pause.is_on() && pausing::waits(call, command) {
                 return Flow::Later;
             }
             let flow = run_with_stored_keys(call, command, |call, command| {

@@ -102,6 +102,7 @@ pub(crate) use self::command::Command;
 pub(crate) use self::config::apply_file;
 pub(crate) use self::dispatch::{run, run_long, streams};
 pub(crate) use self::flow::{Flow, Refusal, SYNTAX, read_of};
+pub(crate) use self::pausing::REPLICATED;
 pub(crate) use self::slot_check::refused_to_script;
 pub(crate) use self::table::{COMMANDS, command_names, find};
 pub(crate) use self::transactions::enter_for_script;

@@ -1,14 +1,28 @@
 //! `CLIENT PAUSE` and `CLIENT UNPAUSE`, and which commands wait meanwhile.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use farcore::Core;
+
 use super::arguments::{integer, is_option};
 use super::command::Command;
 use super::{Call, Flow, Refusal};
+use crate::cores::answers::CoreAnswers;
+use crate::cores::drain::DrainOf;
+use crate::cores::message::Message;
+use crate::cores::shared::Shared;
+use crate::resp::Writer;
+
+/// How long commands that have begun before a pause may take, or there is none.
+const DRAINED_IN: Duration = Duration::from_secs(5);
 
 type Result = std::result::Result<Flow, Refusal>;
 
 /// Commands that do not write, but that Redis may send to replicas.
-pub(super) const REPLICATED: &[&str] = &["pfcount", "publish", "spublish"];
+pub(crate) const REPLICATED: &[&str] = &["pfcount", "publish", "spublish"];
 
+/// Pauses clients. It replies when no command writes any more: what replicas have then is all.
 pub(super) fn pause(call: &mut Call<'_>) -> Result {
     let is_of_all = match call.count() {
         3 => true,
@@ -24,8 +38,55 @@ pub(super) fn pause(call: &mut Call<'_>) -> Result {
     let end_ms = now_ms.checked_add(time);
     let end_ms = end_ms.filter(|end_ms| i64::try_from(*end_ms).is_ok());
     let end_ms = end_ms.ok_or("ERR timeout is out of range")?;
-    call.serving.shared.pause.begin(end_ms, is_of_all, now_ms);
-    Ok(call.ok())
+    if call.is_early() {
+        return Ok(Flow::Later);
+    }
+    let shared = Arc::clone(&call.serving.shared);
+    let before = shared.pause.begin(end_ms, is_of_all, now_ms);
+    if call.connection.is_executing() {
+        // The transaction itself has begun, and may write.
+        return Ok(call.ok());
+    }
+    Ok(call.task(move |core, output, protocol| async move {
+        let is_drained = drain(&core, &shared).await;
+        if !is_drained {
+            shared.pause.restore(before);
+            shared.wake_all();
+        }
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match is_drained {
+                true => writer.simple("OK"),
+                false => writer.error(&format!(
+                    "ERR a command that writes has begun before, and has not ended in {} s: try \
+                     again, or find its client by CLIENT LIST and end it by CLIENT KILL",
+                    DRAINED_IN.as_secs()
+                )),
+            }
+        });
+        core
+    }))
+}
+
+/// Waits until commands that write have ended, if they have begun before the pause. False if some
+/// take too long.
+async fn drain(core: &Core, shared: &Shared) -> bool {
+    let until = Instant::now() + DRAINED_IN;
+    let mut drained = CoreAnswers::new();
+    for one in &shared.cores {
+        one.send(Message::Drain(DrainOf::Writes, drained.expect()));
+    }
+    let mut cores = 0;
+    while cores < shared.cores.len() {
+        match drained.take_one() {
+            Some(Some(())) => cores += 1,
+            // The pause has ended meanwhile, or the server ends.
+            Some(None) => return shared.pause.is_on(),
+            None if Instant::now() > until => return false,
+            None => core.yield_now().await,
+        }
+    }
+    true
 }
 
 pub(super) fn unpause(call: &mut Call<'_>) -> Result {
@@ -61,14 +122,19 @@ fn says_no_writes(script: &[u8]) -> bool {
     flags.is_some_and(|flags| flags.split(',').any(|flag| flag == "no-writes"))
 }
 
-/// True if a command waits for the end of a pause.
+/// True if a command waits for the end of a pause, or of what its connection had begun before one.
 #[cold]
-pub(super) fn holds(call: &mut Call<'_>, command: &Command) -> bool {
-    if call.connection.is_inner()
-        || call.connection.is_executing()
-        || call.connection.sent_parts.is_some()
-    {
+pub(super) fn waits(call: &mut Call<'_>, command: &Command) -> bool {
+    let connection = &mut *call.connection;
+    let has_begun = connection.sent_parts.is_some() || connection.stored_keys.has_begun();
+    if has_begun || connection.is_inner() || connection.is_executing() {
         return false;
+    }
+    if connection.in_cluster.is_draining {
+        if connection.has_begun() {
+            return true;
+        }
+        connection.in_cluster.is_draining = false;
     }
     let (writes, now_ms) = (is_of_writes(call, command), farcore_tuning::system_ms());
     if !call.serving.shared.pause.holds(writes, now_ms) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::arguments::{integer, is_option};
+use super::beside::beside;
 use super::{Call, Flow, Refusal, SYNTAX, dump};
 use crate::cluster::{SlotSet, is_member_id};
 use crate::cores::answers::CoreAnswers;
@@ -64,19 +65,14 @@ pub(super) fn source_of(
 fn promote(call: &mut Call<'_>) -> Flow {
     let shared = Arc::clone(&call.serving.shared);
     call.task(move |core, output, protocol| async move {
-        if let Some(link) = shared.replication.cut() {
-            link.ended.wait(&core).await;
-            // The stream has another name from here on, and has changes before clients make some.
-            shared.replication.rename();
-            let mut leads = CoreAnswers::new();
-            if let Err(error) = publisher::lead(&shared, leads.expect()) {
-                tracing::warn!(%error, "no replica can go on here");
+        let done = beside(&core, "farcore-promote", move || link::unfollow(&shared)).await;
+        output.write(|bytes| {
+            let mut writer = Writer::new(bytes, protocol);
+            match done {
+                Some(()) => writer.simple("OK"),
+                None => writer.error("ERR no thread for it"),
             }
-            leads.wait(&core).await;
-            shared.replication.promote(&shared.saving.refusals);
-            tracing::info!(source = %link.address, "the server follows its source no more");
-        }
-        output.write(|bytes| Writer::new(bytes, protocol).simple("OK"));
+        });
         core
     })
 }
@@ -111,6 +107,7 @@ pub(super) fn replconf(call: &mut Call<'_>) -> Result {
             said.host = Some(String::from_utf8_lossy(value).into_owned());
         } else if is_option(option, "capa") {
             said.takes_marks |= is_option(value, "eof");
+            said.takes_names |= is_option(value, "psync2");
         } else if is_option(option, "rdb-only") {
             said.wants_data_only = integer(value)? != 0;
         } else if is_option(option, "farcore-import") {

@@ -27,6 +27,8 @@ const OF_ALL_SLOTS: &[&str] = &["eval", "evalsha", "flushall", "flushdb"];
 const CROSSING: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// Why keys of a slot without an owner are; as Redis.
 const NOT_SERVED: &str = "CLUSTERDOWN Hash slot not served";
+/// Why keys of this server's own slots are, while it has no lease; its first words are as Redis.
+const FENCED: &str = "CLUSTERDOWN The cluster is down: this server has no lease in etcd";
 /// Why a script may not call a command; as Redis.
 const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
 /// Why a command is refused whose later keys have not come when its first value is stored.
@@ -42,6 +44,11 @@ fn refused(view: &View, slot: u16, slot_use: SlotUse) -> Option<Refusal> {
             Some(Refusal(format!("MOVED {slot} {host}:{port}")))
         }
     }
+}
+
+/// What a client reads whose keys are this server's, while it has no lease.
+fn fenced(serving: &Serving) -> Option<Refusal> {
+    (!serving.is_in_lease()).then(|| FENCED.into())
 }
 
 /// Refuses a command whose keys are not served here. `Ok(false)`: it goes on later. `count` is the
@@ -63,14 +70,13 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
     let queue = connection.queue_mut();
     let is_unbound =
         is_unbound || command.name == "exec" && queue.is_some_and(|queue| queue.is_unbound);
-    if is_unbound
-        && call
-            .serving
-            .cluster_view()
-            .is_some_and(|view| view.held.is_some())
-    {
+    let view = call.serving.cluster_view();
+    if is_unbound && view.is_some_and(|view| view.held.is_some()) {
         call.serving.pause(call.number, call.connection);
         return Ok(false);
+    }
+    if is_unbound && let Some(refusal) = fenced(call.serving) {
+        return Err(refusal);
     }
     let connection = &mut *call.connection;
     if is_unbound
@@ -106,7 +112,8 @@ pub(super) fn admit(call: &mut Call<'_>, command: &Command, count: usize) -> Res
         is_read_only: call.connection.in_cluster.is_read_only,
     };
     let view = call.serving.cluster_view();
-    if let Some(refusal) = view.and_then(|view| refused(view, slot, slot_use)) {
+    let refusal = view.and_then(|view| refused(view, slot, slot_use));
+    if let Some(refusal) = refusal.or_else(|| fenced(call.serving)) {
         return Err(refusal);
     }
     if !is_unbound {
@@ -161,7 +168,7 @@ pub(crate) fn refused_to_script(
     connection: &Connection,
     (command, words, input): (&Command, &Arguments, &[u8]),
 ) -> Option<&'static str> {
-    let view = serving.cluster_view()?;
+    serving.cluster.as_ref()?;
     if connection.is_inner() {
         return None;
     }
@@ -178,10 +185,13 @@ pub(crate) fn refused_to_script(
         writes: command.writes,
         is_read_only: connection.in_cluster.is_read_only,
     };
-    let is_here = match slots {
-        Slots::None => true,
-        Slots::One(slot) => view.served(slot, slot_use) == Served::Here,
-        Slots::Several => false,
+    let slot = match slots {
+        Slots::None => return None,
+        Slots::One(slot) => slot,
+        Slots::Several => return Some(NOT_LOCAL),
     };
-    (!is_here).then_some(NOT_LOCAL)
+    if serving.cluster_view()?.served(slot, slot_use) != Served::Here {
+        return Some(NOT_LOCAL);
+    }
+    (!serving.is_in_lease()).then_some(FENCED)
 }

@@ -10,8 +10,9 @@ use farcore::Core;
 use super::arguments::integer;
 use super::beside::beside;
 use super::{Call, Flow, Refusal};
-use crate::cluster::{ClusterMap, CurrentMap, SlotSet, is_member_id};
+use crate::cluster::{ClusterMap, CurrentMap, MapError, SlotSet, is_member_id};
 use crate::cores::answers::CoreAnswers;
+use crate::cores::drain::DrainOf;
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::replication::imports::ImportPhase;
@@ -25,6 +26,9 @@ type Result = std::result::Result<Flow, Refusal>;
 /// How long clients may wait for the new owner of a slot: until commands that have begun have
 /// ended, and their changes are there.
 const HELD_FOR: Duration = Duration::from_secs(5);
+
+/// How the reply begins if it is not known whether slots were given away.
+const UNSURE: &str = "UNSURE ";
 
 fn cluster_of(shared: &Shared) -> std::result::Result<&CurrentMap, Refusal> {
     let cluster = shared.cluster.as_ref();
@@ -101,7 +105,7 @@ pub(super) fn forget(call: &mut Call<'_>) -> Result {
     Ok(call.ok())
 }
 
-/// Replies the map, as the file has it.
+/// Replies the map, as its file or etcd has it.
 pub(super) fn map(call: &mut Call<'_>) -> Result {
     let text = cluster_of(&call.serving.shared)?.now().1.map.to_string();
     Ok(call.reply(|writer| writer.bulk(text.as_bytes())))
@@ -121,7 +125,8 @@ pub(super) fn keep(call: &mut Call<'_>) -> Result {
         output.write(|bytes| {
             let mut writer = Writer::new(bytes, protocol);
             match kept {
-                Some(map) => writer.bulk(map.to_string().as_bytes()),
+                Some(Ok(map)) => writer.bulk(map.to_string().as_bytes()),
+                Some(Err(error)) => writer.error(&format!("ERR the map is not read: {error}")),
                 None => writer.error("ERR the map is not read: no thread for it"),
             }
         });
@@ -165,6 +170,7 @@ pub(super) fn hand_over(call: &mut Call<'_>) -> Result {
             let mut writer = Writer::new(bytes, protocol);
             match &given {
                 Ok(map) => writer.bulk(map.to_string().as_bytes()),
+                Err(error) if error.starts_with(UNSURE) => writer.error(error),
                 Err(error) => writer.error(&format!("ERR the slots are not given away: {error}")),
             }
         });
@@ -191,7 +197,7 @@ async fn give(
     shared.wake_all();
     let mut drained = CoreAnswers::new();
     for core in &shared.cores {
-        core.send(Message::Drain(drained.expect()));
+        core.send(Message::Drain(DrainOf::Slots, drained.expect()));
     }
     let mut cores = 0;
     while cores < shared.cores.len() {
@@ -227,6 +233,7 @@ async fn give(
         cluster.map(|cluster| cluster.give_away((&to, ticket), version))
     });
     match given.await.flatten() {
+        Some(Err(error @ MapError::Unsure(_))) => Err(format!("{UNSURE}{error}")),
         Some(given) => given.map_err(|error| error.to_string()),
         None => Err("no thread for the file of the map".to_owned()),
     }

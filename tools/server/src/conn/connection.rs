@@ -140,7 +140,8 @@ pub(crate) type ScriptLookup = (u64, CoreAnswers<Option<Arc<Script>>>);
 pub(crate) struct InCluster {
     /// It has sent `READONLY`: it also reads what the server has of others' slots.
     pub(crate) is_read_only: bool,
-    /// Something of it had begun when slots were held: its next command waits until nothing has.
+    /// Something of it had begun when slots were held, or clients paused: its next command waits
+    /// until nothing has.
     pub(crate) is_draining: bool,
     /// The slot of the keys of the last command that was admitted.
     pub(crate) last_slot: Option<u16>,

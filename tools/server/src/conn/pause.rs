@@ -1,6 +1,7 @@
 //! The pause of all clients (`CLIENT PAUSE`): commands wait until it ends.
 //!
 //! - I1: a command that has begun, or that belongs to a transaction or script that has, goes on.
+//!   Those that write are waited for (`turn/draining.rs`) before `CLIENT PAUSE` replies.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -39,11 +40,14 @@ impl Pause {
         self.is_on() && is_held && now_ms < self.end_ms.load(Ordering::Relaxed)
     }
 
-    /// Begins a pause, or makes the present one longer and of more commands, as Redis.
-    pub(crate) fn begin(&self, end_ms: u64, is_of_all: bool, now_ms: u64) {
+    /// Begins a pause, or makes the present one longer and of more commands, as Redis. Returns
+    /// when the present one was to end, and whether it was of all commands; `None` if there was
+    /// none.
+    pub(crate) fn begin(&self, end_ms: u64, is_of_all: bool, now_ms: u64) -> Option<(u64, bool)> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_present = self.end_ms().is_some_and(|end_ms| now_ms < end_ms);
-        if is_present {
+        let present = self.end_ms().filter(|end_ms| now_ms < *end_ms);
+        let present = present.map(|end_ms| (end_ms, self.is_of_all.load(Ordering::Relaxed)));
+        if present.is_some() {
             self.end_ms.fetch_max(end_ms, Ordering::Relaxed);
             self.is_of_all.fetch_or(is_of_all, Ordering::Relaxed);
         } else {
@@ -51,6 +55,19 @@ impl Pause {
             self.is_of_all.store(is_of_all, Ordering::Relaxed);
         }
         self.is_on.store(true, Ordering::SeqCst);
+        present
+    }
+
+    /// Has the pause be as it was before [`Pause::begin`].
+    pub(crate) fn restore(&self, before: Option<(u64, bool)>) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        match before {
+            Some((end_ms, is_of_all)) => {
+                self.end_ms.store(end_ms, Ordering::Relaxed);
+                self.is_of_all.store(is_of_all, Ordering::Relaxed);
+            }
+            None => self.is_on.store(false, Ordering::SeqCst),
+        }
     }
 
     /// Ends it.
@@ -79,14 +96,19 @@ mod tests {
         let pause = Pause::default();
         pause.begin(100, false, 0);
         assert!(pause.holds(true, 99) && !pause.holds(false, 99) && !pause.holds(true, 100));
-        pause.begin(50, true, 10);
+        assert_eq!(pause.begin(50, true, 10), Some((100, false)));
+        assert!(pause.holds(false, 99) && pause.end_ms() == Some(100));
+        let before = pause.begin(900, true, 20);
+        pause.restore(before);
         assert!(pause.holds(false, 99) && pause.end_ms() == Some(100));
         pause.end_if_over(99);
         assert!(pause.is_on());
         pause.end_if_over(100);
         assert!(!pause.is_on());
-        pause.begin(300, false, 200);
+        let before = pause.begin(300, false, 200);
         assert!(!pause.holds(false, 250));
+        pause.restore(before);
+        assert!(!pause.is_on());
         pause.begin(500, true, 400);
         pause.end();
         assert!(!pause.holds(true, 450));

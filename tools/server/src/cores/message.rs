@@ -11,6 +11,7 @@ use farcore_script::Script;
 
 use crate::conn::client_filter::{ClientFilter, ClientPage};
 use crate::cores::answers::Answers;
+use crate::cores::drain::DrainOf;
 use crate::events::publication::{NamesPage, Publication, Topic};
 use crate::events::tracking::Changes;
 use crate::figures::failures::Failures;
@@ -78,8 +79,8 @@ pub(crate) enum Message {
     EndSilent { start: usize },
     /// End the waits of clients for keys, from a number of a connection on; some a turn.
     EndWaits { start: usize },
-    /// Answer once all has ended that has begun by now.
-    Drain(Answers<()>),
+    /// Answer once all of this has ended that has begun by now.
+    Drain(DrainOf, Answers<()>),
     /// End the waits for keys whose slots have another owner, or soon have, from a number of a
     /// connection on; some a turn.
     EndMovedWaits { start: usize },

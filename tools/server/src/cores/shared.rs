@@ -184,7 +184,7 @@ impl Shared {
         let has_keys = reporter.stats().total.keys > 0;
         let long_places = LongPlaces::new(cores.len());
         let keepalive = Keepalive::new(options.tcp_keepalive);
-        let replication = Replication::new(&options.replica, feed);
+        let replication = Replication::new(&options.replica, Box::new(feed));
         let saving = Saving::new(durability, reporter.clone(), options.data.clone());
         Self {
             fanout: Fanout::new(&client_memory, client_bytes / FANOUT_SHARE),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farcore_tuning::ReplicationReport;
+use farcore_tuning::{ClusterReport, ReplicationReport};
 
+use crate::cluster::CurrentMap;
 use crate::cores::port::CorePort;
 use crate::cores::shared::Shared;
 use crate::figures::counters::CoreCounters;
@@ -103,6 +104,12 @@ impl ServerReporter {
     #[must_use]
     pub fn is_loading(&self) -> bool {
         self.0.saving.refusals.is_loading()
+    }
+
+    /// What is known of the cluster that the server is a part of, if it is one.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterReport> {
+        self.0.cluster.as_ref().map(CurrentMap::report)
     }
 
     /// What is known of replicas, and of the server that this one follows.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use farcore::LogPolicy;
+use farcore_etcd::EtcdOptions;
 use zeroize::Zeroizing;
 
 pub(crate) use self::native::{CONNECTIONS_MAX, HANDSHAKE_SENDS, SLOTS_MAX};
@@ -108,12 +109,29 @@ impl fmt::Debug for ReplicaOptions {
     }
 }
 
+/// Where the map of a cluster is kept.
+#[derive(Clone, Default, Debug)]
+pub enum MapPlace {
+    /// Nowhere: it is unknown until a client pushes it, and ends with the server.
+    #[default]
+    Pushed,
+    /// In a file, which is looked at each second and holds what clients push.
+    File(PathBuf),
+    /// In etcd, for all servers. Each has a lease there, and serves its slots while that holds.
+    Etcd {
+        /// How etcd is reached.
+        etcd: EtcdOptions,
+        /// The time of the lease, 2 s or more: as long as a server serves its slots without etcd,
+        /// about.
+        lease: Duration,
+    },
+}
+
 /// The cluster that a server is a part of.
 #[derive(Clone, Default, Debug)]
 pub struct ClusterOptions {
-    /// The file of the map, which is looked at each second and holds what clients push; `None`:
-    /// the map is unknown until a client pushes it.
-    pub map: Option<PathBuf>,
+    /// Where the map is kept.
+    pub map: MapPlace,
     /// The ID of this server in the map; `None`: it is the one of its address.
     pub id: Option<String>,
     /// Where clients reach this server, as the map has it; `None`: where it listens.

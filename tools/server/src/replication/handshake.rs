@@ -66,12 +66,9 @@ pub(super) fn greet(
             return Err(refused("REPLCONF", &reply));
         }
     }
-    let (id, next) = match history.is_resumable {
-        true => (
-            history.id.to_string(),
-            (history.position.offset + 1).to_string(),
-        ),
-        false => ("?".to_owned(), "-1".to_owned()),
+    let (id, next) = match history.wish() {
+        Some((id, next)) => (id.to_string(), next.to_string()),
+        None => ("?".to_owned(), "-1".to_owned()),
     };
     let reply = source.ask(&[b"PSYNC", id.as_bytes(), next.as_bytes()])?;
     begin_of(&reply)

@@ -76,6 +76,12 @@ impl History {
         }
     }
 
+    /// The stream that a source is to go on with, and its next byte, counted from 1; `None` if all
+    /// data are wanted.
+    pub(crate) fn wish(&self) -> Option<(StreamId, u64)> {
+        (self.is_resumable).then_some((self.id, self.position.offset + 1))
+    }
+
     /// Goes on by another identity, as the data leave their source, or their source says.
     pub(crate) fn rename(&mut self, id: StreamId) {
         if self.id != id {

@@ -173,10 +173,12 @@ struct Import {
 
 impl Import {
     fn run(mut self) {
-        let brought = self.bring().and_then(|()| match self.is_own() {
-            true => Ok(()),
-            false => Err(ImportError::Unsure),
-        });
+        let brought = match self.bring() {
+            // Whatever was said: the map of now has them here.
+            _ if self.is_own() => Ok(()),
+            Ok(()) => Err(ImportError::Unsure),
+            Err(error) => Err(error),
+        };
         let end = match brought {
             Ok(()) => ImportPhase::Done,
             Err(error) => {
@@ -251,7 +253,12 @@ impl Import {
         self.note(ImportPhase::Clearing);
         let stop = &self.session.stop;
         let shared = &self.session.shared;
-        let removed = remove(shared, &self.slots, || stop.is_set(), |_| false);
+        let removed = remove(
+            shared,
+            &self.slots,
+            || stop.is_set(),
+            |slot| is_own(shared, slot),
+        );
         removed.map_err(ImportError::Purge)?;
         Ok(self.session.check_stop()?)
     }
@@ -259,10 +266,26 @@ impl Import {
     /// Removes what has come, but for slots that are this server's by now.
     fn remove(&self) -> io::Result<()> {
         let shared = &self.session.shared;
+        // The other server may have sent etcd a map that gives them away, and know no answer.
+        let settled = self.cluster().map_or(Ok(()), CurrentMap::settle);
+        settled.map_err(io::Error::other)?;
         let is_kept = |slot| is_own(shared, slot);
         let removed = remove(shared, &self.slots, || shared.is_stopping(), is_kept)?;
         tracing::info!(removed, slots = %self.slots, "keys that have come are removed");
         Ok(())
+    }
+
+    /// # Errors
+    /// This server goes by another map than when it began.
+    fn check_map(&self) -> Result<(), ImportError> {
+        let version = self.cluster().map(|cluster| cluster.now().1.map.version);
+        match version == Some(self.version) {
+            true => Ok(()),
+            false => {
+                let text = "this server goes by another one";
+                Err(ImportError::Map(text.to_owned()))
+            }
+        }
     }
 
     /// True if the slots are this server's, by the map of now.
@@ -282,6 +305,7 @@ impl Import {
 
     /// Loads or goes on, follows the changes, and has the slots be given away.
     fn follow(&mut self) -> Result<(), ImportError> {
+        self.check_map()?;
         self.note(ImportPhase::Connecting);
         let mut source = self.connect()?;
         let wanted = format!("{} {}", self.own, self.slots);
@@ -394,6 +418,7 @@ impl Import {
         let mut ask_at = Instant::now();
         loop {
             inlet.exchange()?;
+            self.check_map()?;
             if let Some(fault) = stream.settle(inlet.answered(), inlet.take_failed())?.pop() {
                 let text = format!("{} fails here: {}", fault.command, fault.reply);
                 return Err(LinkError::NotStored(text).into());
@@ -503,6 +528,10 @@ impl Import {
                 since = None;
                 self.release();
             }
+            if since.is_none() && self.is_refused_by_etcd() {
+                let text = "the map in etcd gives them to another one";
+                return Err(ImportError::Refused(text.to_owned()));
+            }
             if self.is_own() {
                 self.release();
                 return Ok(());
@@ -527,6 +556,12 @@ impl Import {
             }
             self.session.wait(&[], PAUSE);
         }
+    }
+
+    /// True if etcd has the map, and by this the slots are not this server's for good.
+    fn is_refused_by_etcd(&self) -> bool {
+        let cluster = self.cluster().filter(|cluster| cluster.is_in_etcd());
+        cluster.is_some_and(|cluster| cluster.settle().is_ok()) && !self.is_own()
     }
 
     /// True if this server owns the slots by a map.
@@ -568,6 +603,9 @@ impl Import {
     }
 }
 
+/// How a server begins that does not know whether it has given slots away.
+const UNSURE: &str = "-UNSURE";
+
 /// The answer of a server to a command that replies its map: a bulk string, or an error. `None` if
 /// it may come.
 fn answer_of(asked: &mut Source, since: Instant) -> Option<Answer> {
@@ -593,7 +631,10 @@ fn answer_of(asked: &mut Source, since: Instant) -> Option<Answer> {
             return Ok(Some(Answer::Given(map.ok_or_else(malformed)?)));
         }
         let line = take_line(&mut asked.input)?;
-        Ok(line.map(|line| Answer::Refused(line.trim_start_matches('-').to_owned())))
+        Ok(line.map(|line| match line.starts_with(UNSURE) {
+            true => Answer::Unknown,
+            false => Answer::Refused(line.trim_start_matches('-').to_owned()),
+        }))
     };
     match read(asked) {
         Ok(None) if since.elapsed() > ANSWERED_IN => Some(Answer::Unknown),

@@ -77,13 +77,18 @@ pub(super) struct Inlet {
 impl Inlet {
     /// A new one.
     pub(super) fn open(shared: &Shared, peer: SocketAddr) -> io::Result<Self> {
-        Ok(Self {
-            socket: inner::connect(shared, ArrivalKind::Source, peer)?,
+        inner::connect(shared, ArrivalKind::Source, peer).map(Self::new)
+    }
+
+    /// That of a socket whose other end a core serves.
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self {
+            socket,
             out: Outgoing::default(),
             replies: Replies::default(),
             answered: 0,
             failed: Vec::new(),
-        })
+        }
     }
 
     /// Commands that were replied to.

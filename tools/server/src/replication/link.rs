@@ -18,15 +18,17 @@ use super::source::Source;
 use super::state::{Link, Phase, State};
 use super::stop::Stop;
 use super::stream::Stream;
-use crate::cores::answers::{Answers, CoreAnswers};
+use crate::cores::answers::CoreAnswers;
 use crate::cores::message::Message;
 use crate::cores::shared::Shared;
 use crate::options::SourceAddress;
 use crate::random::Numbers;
 
 /// Pauses after a link has ended: the first one, and the longest, each more or less by a half.
-const PAUSE_FIRST: Duration = Duration::from_millis(200);
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MOST: Duration = Duration::from_secs(20);
+/// A link that has lasted so long works.
+const WORKS_AFTER: Duration = Duration::from_secs(1);
 /// How often a link that applies nothing looks whether it goes on.
 const PAUSE_LOOK: Duration = Duration::from_millis(10);
 
@@ -38,8 +40,6 @@ const PAUSE_LOOK: Duration = Duration::from_millis(10);
 pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result<bool> {
     let replication = &shared.replication;
     let stop = Arc::new(Stop::new()?);
-    let mut ended = CoreAnswers::new();
-    let answer = ended.expect();
     let follows = replication.change(&shared.saving.refusals, |state| {
         let link = state.link.as_ref();
         if link.is_some_and(|link| link.address == address) {
@@ -51,7 +51,7 @@ pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result
         });
         let thread = start(
             (Arc::clone(shared), address.clone()),
-            (Arc::clone(&stop), answer),
+            Arc::clone(&stop),
             before,
         );
         let (thread, failed) = match thread {
@@ -64,7 +64,6 @@ pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result
             down_since: Instant::now(),
             error: failed.as_ref().map(ToString::to_string),
             stop: Arc::clone(&stop),
-            ended,
             thread,
         });
         failed.map_or(Ok(true), Err)
@@ -78,9 +77,29 @@ pub(crate) fn follow(shared: &Arc<Shared>, address: SourceAddress) -> io::Result
     follows
 }
 
+/// Has the server follow none, and returns when nothing more of its source is applied. Not to be
+/// called by a core, which has to apply it.
+pub(crate) fn unfollow(shared: &Arc<Shared>) {
+    let Some(link) = shared.replication.cut() else {
+        return;
+    };
+    let _ = link.thread.map(JoinHandle::join);
+    // The stream has another name from here on, and has changes before clients make some.
+    shared.replication.rename();
+    let mut leads = CoreAnswers::new();
+    if let Err(error) = publisher::lead(shared, leads.expect()) {
+        tracing::warn!(%error, "no replica can go on here");
+    }
+    while leads.take_one().is_none() {
+        thread::sleep(PAUSE_LOOK);
+    }
+    shared.replication.promote(&shared.saving.refusals);
+    tracing::info!(source = %link.address, "the server follows its source no more");
+}
+
 fn start(
     (shared, address): (Arc<Shared>, SourceAddress),
-    (stop, answer): (Arc<Stop>, Answers<()>),
+    stop: Arc<Stop>,
     before: Option<JoinHandle<()>>,
 ) -> io::Result<JoinHandle<()>> {
     let work = move || {
@@ -93,7 +112,6 @@ fn start(
             numbers: Numbers::new(),
         };
         follower.run();
-        drop(answer);
     };
     thread::Builder::new()
         .name("farcore-replica".to_owned())
@@ -203,8 +221,9 @@ impl Follower {
             Begin::Partial { id } => {
                 add(&self.session.shared.replication.figures.partial_syncs, 1);
                 tracing::info!(source = %self.address, "the source goes on where the link was cut");
-                if let Some(id) = id {
+                if let Some(id) = id.filter(|id| *id != self.history().id) {
                     self.change_state(|state| state.history.rename(id));
+                    publisher::renamed(&self.session.shared);
                 }
                 let position = self.history().position;
                 let inlet = Inlet::open(&self.session.shared, source.address()?)?;
@@ -229,10 +248,11 @@ impl Follower {
             set(&figures.loaded_bytes, load.read_bytes());
             set(&figures.heard_ms, farcore_tuning::system_ms());
         };
-        self.change_state(|state| {
-            state.is_partial = true;
-            state.history.is_resumable = false;
-        });
+        self.change_state(State::begin_load);
+        // Those that follow this server have the data before.
+        publisher::relay(&self.session.shared);
+        // It has nothing of the stream until all is loaded: it is not to be chosen for that.
+        set(&figures.applied, 0);
         inlet.out.add(&[b"FLUSHALL"]);
         let database = match self
             .session
@@ -240,36 +260,37 @@ impl Follower {
         {
             Ok(database) => database,
             Err(error) => {
-                self.empty(&error);
+                self.empty(inlet, &error);
                 return Err(error);
             }
         };
         let position = Position { offset, database };
         add(&figures.full_syncs, 1);
-        self.change_state(|state| {
-            state.is_partial = false;
-            state.history = History {
-                id,
-                position,
-                before: None,
-                is_resumable: true,
-            };
-        });
+        self.change_state(|state| state.end_load(id, position));
         tracing::info!(source = %self.address, "all data of the source are loaded");
         Ok(position)
     }
 
-    /// Removes data that have not become complete.
-    fn empty(&self, why: &LinkError) {
+    /// Removes incomplete data. The connection of the load sends the command, so that it follows
+    /// all keys that were sent before; another connection is opened only if that one is closed.
+    fn empty(&self, inlet: &mut Inlet, why: &LinkError) {
         tracing::warn!(source = %self.address, error = %why, "the data of the source are incomplete: all are removed");
-        let emptied = Inlet::open(&self.session.shared, ([0, 0, 0, 0], 0).into())
-            .map_err(LinkError::from)
-            .and_then(|mut inlet| {
-                inlet.out.add(&[b"FLUSHALL"]);
-                self.session.drain(&mut inlet)
-            });
-        if let Err(error) = emptied {
-            tracing::error!(%error, "incomplete data are not removed");
+        inlet.out.add(&[b"FLUSHALL"]);
+        let emptied = self.session.drain(inlet).or_else(|error| {
+            // Where it has not ended, what was passed on may be carried out yet.
+            if inlet.exchange().is_ok() {
+                return Err(error);
+            }
+            let peer = ([0, 0, 0, 0], 0).into();
+            let mut inlet = Inlet::open(&self.session.shared, peer)?;
+            inlet.out.add(&[b"FLUSHALL"]);
+            self.session.drain(&mut inlet)
+        });
+        let refused = inlet.take_failed().pop().map(|(_, reply)| reply);
+        match (emptied, refused) {
+            (Ok(()), None) => {}
+            (Err(error), _) => tracing::error!(%error, "incomplete data are not removed"),
+            (Ok(()), Some(error)) => tracing::error!(error, "incomplete data may be left"),
         }
     }
 
@@ -309,6 +330,7 @@ impl Follower {
         let figures = Arc::clone(&self.session.shared);
         let figures = &figures.replication.figures;
         let (mut said, mut has_failed, mut passed_over) = (None::<Instant>, false, 0);
+        let began = Instant::now();
         let replicas = &Arc::clone(&self.session.shared);
         let replicas = &replicas.replication.replicas;
         loop {
@@ -360,7 +382,9 @@ impl Follower {
             self.session.check_stop()?;
             if !is_busy {
                 // It works: the next pause is a short one.
-                self.pause = PAUSE_FIRST;
+                if began.elapsed() >= WORKS_AFTER {
+                    self.pause = PAUSE_FIRST;
+                }
                 let passed = said.map_or(Duration::ZERO, |said| said.elapsed());
                 let sockets = [source.interest(!inlet.is_full()), inlet.interest()];
                 self.session

@@ -18,6 +18,7 @@
 //! - I4: bytes of a source take memory only as they come, up to a limit that has a name.
 
 pub(crate) mod effects;
+pub(crate) mod encrypted;
 mod error;
 mod handshake;
 pub(crate) mod history;
@@ -35,6 +36,8 @@ mod replies;
 mod reported;
 mod session;
 pub(crate) mod settings;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 mod slot_filter;
 pub(crate) mod slot_purge;
 mod source;

@@ -92,7 +92,9 @@ impl Session {
             }
             source.flush()?;
             self.check_stop()?;
-            if !is_busy {
+            // The last replies may be among those that came above: nothing wakes it after them.
+            let is_done = is_whole && inlet.is_idle();
+            if !is_busy && !is_done {
                 let receives = !is_whole && !inlet.is_full();
                 let sockets = [source.interest(receives), inlet.interest()];
                 self.wait(&sockets, ACKNOWLEDGE);

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::history::{History, StreamId};
+use farcore_tuning::mutated;
+
+use super::history::{History, Position, StreamId};
 use super::imports::Imports;
-use super::replicas::port::ReplicasPort;
+use super::replicas::port::{Changes, ReplicasPort};
 use super::settings::Settings;
 use super::stop::Stop;
-use farcore::Feed;
-
-use crate::cores::answers::CoreAnswers;
 use crate::durability::Refusals;
 use crate::options::{ReplicaOptions, SourceAddress};
 
@@ -50,8 +49,6 @@ pub(crate) struct Link {
     /// Why it was down last.
     pub(crate) error: Option<String>,
     pub(crate) stop: Arc<Stop>,
-    /// Ends, without an answer, with its thread.
-    pub(crate) ended: CoreAnswers<()>,
     pub(crate) thread: Option<JoinHandle<()>>,
 }
 
@@ -64,6 +61,29 @@ pub(crate) struct State {
     pub(crate) link: Option<Link>,
     /// The data of a source are incomplete.
     pub(crate) is_partial: bool,
+}
+
+impl State {
+    /// Notes that all data are to be those of a source, which come from now on.
+    pub(super) fn begin_load(&mut self) {
+        self.is_partial = true;
+        // What was here goes: no other server's data are a state of what comes next here.
+        self.history = History {
+            position: self.history.position,
+            ..History::own()
+        };
+    }
+
+    /// Notes that they are here: the state of a stream at a position.
+    pub(super) fn end_load(&mut self, id: StreamId, position: Position) {
+        self.is_partial = false;
+        self.history = History {
+            id,
+            position,
+            before: None,
+            is_resumable: true,
+        };
+    }
 }
 
 /// Figures of links; the thread of the link alone changes them.
@@ -97,7 +117,7 @@ pub(crate) struct Replication {
 }
 
 impl Replication {
-    pub(crate) fn new(options: &ReplicaOptions, feed: Feed) -> Self {
+    pub(crate) fn new(options: &ReplicaOptions, feed: Box<dyn Changes>) -> Self {
         let settings = Settings {
             user: options.user.clone(),
             password: options.password.clone(),
@@ -163,7 +183,7 @@ impl Replication {
     /// go on.
     pub(crate) fn rename(&self) {
         let mut state = self.state();
-        if state.link.is_none() {
+        if state.link.is_none() && !mutated!("promoted-without-identity") {
             state.history.rename(StreamId::random());
         }
     }
@@ -182,5 +202,32 @@ impl Replication {
         let least = self.replicas.settings.least.load(Ordering::Relaxed);
         let is_lacking = usize::try_from(least).is_ok_and(|least| good < least);
         refusals.set_unfollowed(is_lacking && self.state().link.is_none());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_loads_leaves_the_stream_that_its_data_were_of() {
+        let mut history = History::own();
+        let (before, position) = (history.id, history.position);
+        history.rename(StreamId::random());
+        history.is_resumable = true;
+        let known = [before, history.id];
+        let mut state = State {
+            settings: Settings::default(),
+            history,
+            link: None,
+            is_partial: false,
+        };
+        state.begin_load();
+        assert!(state.is_partial && state.history.wish().is_none());
+        assert!(!known.contains(&state.history.id) && state.history.before.is_none());
+        let loaded = StreamId::random();
+        state.end_load(loaded, position);
+        assert_eq!(state.history.wish(), Some((loaded, 1)));
+        assert!(!state.is_partial);
     }
 }

@@ -8,6 +8,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use farcore_tuning::mutated;
+
 use super::error::LinkError;
 use super::handshake::shown;
 use super::history::Position;
@@ -276,7 +278,8 @@ impl Stream {
             Kind::PassedOver => self.passed_over += 1,
             Kind::Plain | Kind::Nothing => {}
         }
-        let after = (!self.is_in_transaction).then_some(self.read);
+        let is_between = !self.is_in_transaction || mutated!("position-within-transaction");
+        let after = is_between.then_some(self.read);
         if matches!(kind, Kind::Nothing | Kind::Question | Kind::PassedOver) {
             match (self.under_way.back_mut(), after) {
                 (_, None) => {}

@@ -76,6 +76,37 @@ impl Wire {
         }
     }
 
+    /// Waits until both ends of an encrypted connection have agreed on keys. The socket blocks.
+    ///
+    /// # Errors
+    /// They do not, or the connection ends.
+    pub(super) fn establish(&mut self) -> io::Result<()> {
+        while self.is_opening() {
+            self.flush()?;
+            if !self.receive()? {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.flush()
+    }
+
+    /// Receives and opens encrypted bytes. False at the end of the connection.
+    fn receive(&mut self) -> io::Result<bool> {
+        let Some(session) = &mut self.session else {
+            return Ok(false);
+        };
+        let received = self.socket.read(&mut session.received)?;
+        if received == 0 {
+            return Ok(false);
+        }
+        let bytes = &session.received[..received];
+        let opened = session.tls.open(bytes, &mut session.opened);
+        // Messages of the handshake, or why it fails.
+        self.send_sealed()?;
+        opened?;
+        Ok(true)
+    }
+
     /// Ends the connection, and says so to the other end if it takes that at once.
     pub(super) fn close(&mut self) {
         if let Some(session) = &mut self.session
@@ -114,15 +145,9 @@ impl Read for Wire {
             if bytes > 0 || session.tls.is_ended() {
                 return Ok(bytes);
             }
-            let received = self.socket.read(&mut session.received)?;
-            if received == 0 {
+            if !self.receive()? {
                 return Ok(0);
             }
-            let bytes = &session.received[..received];
-            let opened = session.tls.open(bytes, &mut session.opened);
-            // Messages of the handshake, or why it fails.
-            self.send_sealed()?;
-            opened?;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A running server.
 
 mod accept;
+mod map_keeper;
 mod upkeep;
 
 use std::io;
@@ -8,9 +9,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use self::accept::Listener;
-use crate::cluster::CurrentMap;
+use self::map_keeper::MapKeeper;
+use crate::cluster::{CurrentMap, Store};
 use crate::commands::{CATALOGUE, apply_file, command_names, databases};
 use crate::conn::tls;
 use crate::cores::port::CorePort;
@@ -18,7 +21,9 @@ use crate::cores::shared::Shared;
 use crate::figures::information;
 use crate::figures::reading::ServerReporter;
 use crate::native::NativeListeners;
-use crate::options::{NativeOptionsError, Options, SourceAddress, TlsClientOptions, TlsOptions};
+use crate::options::{
+    MapPlace, NativeOptionsError, Options, SourceAddress, TlsClientOptions, TlsOptions,
+};
 use crate::replication::history::StreamId;
 use crate::replication::link;
 use crate::serving::Serving;
@@ -27,6 +32,7 @@ use crate::system_calls::try_system_calls;
 use crate::users::file;
 use crate::users::table::Users;
 use farcore::{Engine, Task};
+use farcore_etcd::Etcd;
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +69,7 @@ pub enum StartError {
     #[error("{0}correct the file that --acl-file names, or leave --acl-file out")]
     Users(String),
     /// The map of the cluster cannot be read.
-    #[error("the map of the cluster: {0}; correct the file that --cluster-map names")]
+    #[error("the map of the cluster: {0}; correct what --cluster-map names")]
     Cluster(String),
     /// The file of settings cannot be read, or has what is no setting.
     #[error("{0}; correct the file that --config names")]
@@ -84,6 +90,8 @@ pub struct Server {
     source: Option<SourceAddress>,
     acceptor: Option<JoinHandle<()>>,
     cores: Vec<Task<io::Result<()>>>,
+    /// Keeps the map of the cluster, if it lies in etcd.
+    keeper: Option<MapKeeper>,
     /// Finds out which databases have keys.
     look: Option<Task<()>>,
 }
@@ -179,12 +187,14 @@ impl Server {
             native: native.addresses(),
             acceptor: None,
             cores: Vec::new(),
+            keeper: None,
             look: None,
         };
         let is_loaded = engine.durability().stats().is_some();
         let refusals = &server.shared.saving.refusals;
         refusals.set_loading(server.shared.saving.is_durable());
         server.start_cores(engine)?;
+        server.keeper = MapKeeper::start(&server.shared)?;
         if is_loaded {
             server.begin(engine)?;
         }
@@ -267,6 +277,9 @@ impl Server {
         if let Some(source) = &self.source {
             link::follow(&self.shared, source.clone())?;
         }
+        if let Some(keeper) = &self.keeper {
+            keeper.set_following(true);
+        }
         Ok(())
     }
 
@@ -316,6 +329,9 @@ impl Server {
     }
 
     fn end(&mut self) -> Result<(), StartError> {
+        if let Some(keeper) = &self.keeper {
+            keeper.set_following(false);
+        }
         // What its source has sent is carried out by cores that serve.
         let link = self.shared.replication.cut();
         let _ = link.and_then(|link| link.thread).map(JoinHandle::join);
@@ -330,6 +346,15 @@ impl Server {
         if let Some(look) = self.look.take() {
             let _ = look.join();
         }
+        let ended = self.join_cores();
+        // Nothing is served any more, so others may have the slots at once.
+        if let Some(keeper) = self.keeper.take() {
+            keeper.end(&self.shared);
+        }
+        ended
+    }
+
+    fn join_cores(&mut self) -> Result<(), StartError> {
         for core in self.cores.drain(..) {
             core.join()??;
         }
@@ -381,8 +406,17 @@ fn cluster_of(options: &Options, listen: SocketAddr) -> Result<Option<CurrentMap
         Some(address) => (address.host.clone(), address.port),
         None => (listen.ip().to_string(), listen.port()),
     };
-    let map = CurrentMap::open(cluster.map.clone(), cluster.id.clone(), announced);
-    let map = map.map_err(|error| StartError::Cluster(error.to_string()))?;
+    let failed = |error: &dyn std::fmt::Display| StartError::Cluster(error.to_string());
+    let (store, lease) = match &cluster.map {
+        MapPlace::Pushed => (Store::Nowhere, Duration::ZERO),
+        MapPlace::File(path) => (Store::file(path.clone()), Duration::ZERO),
+        MapPlace::Etcd { etcd, lease } => {
+            let etcd = Etcd::new(etcd.clone()).map_err(|error| failed(&error))?;
+            (Store::etcd(Arc::new(etcd)), *lease)
+        }
+    };
+    let map = CurrentMap::open(store, lease, cluster.id.clone(), announced);
+    let map = map.map_err(|error| failed(&error))?;
     let (_, view) = map.now();
     let (version, servers) = (view.map.version, view.map.members.len());
     tracing::info!(version, servers, id = view.own_id(), "a part of a cluster");

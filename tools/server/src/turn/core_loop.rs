@@ -152,7 +152,7 @@ impl Serving {
             && self.parking.is_quiet()
             && self.tracking.is_quiet(&self.shared.tracking)
             && self.sections.is_empty()
-            && self.drain.is_none()
+            && self.drains.is_empty()
             && self.script_queues.is_empty()
             && self.native.as_ref().is_none_or(Native::is_quiet)
             // A transfer under way is not slept through.

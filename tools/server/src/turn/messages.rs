@@ -41,7 +41,7 @@ impl Serving {
             Message::EndLate => self.end_late(),
             Message::EndSilent { start } => self.end_silent(start),
             Message::EndWaits { start } => self.end_waits(start),
-            Message::Drain(answer) => self.begin_drain(answer),
+            Message::Drain(of, answer) => self.begin_drain(of, answer),
             Message::EndMovedWaits { start } => self.end_moved_waits(start),
             Message::Publish(message, answers) => self.deliver_message(message, answers),
             Message::DeliverKeyEvents => self.receive_key_events(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-use farcore_server::ClusterOptions;
+use farcore_server::{ClusterOptions, MapPlace};
 
 use super::{PATIENCE, Served};
 
@@ -44,7 +44,7 @@ impl Cluster {
             Served::with(cores, |options| {
                 options.client_bytes = 256 << 20;
                 options.cluster = Some(ClusterOptions {
-                    map: Some(path.clone()),
+                    map: MapPlace::File(path.clone()),
                     id: Some(id_of(number)),
                     announced: None,
                 });

@@ -82,7 +82,12 @@ fn value(client: &mut Client, key: &str) -> Vec<String> {
         "hash" => all.extend(sorted(&client.ask(&["HGETALL", key]), 2)),
         "zset" => {
             let words = ["ZRANGE", key, "0", "-1", "WITHSCORES"];
-            all.push(client.ask(&words).to_string());
+            let reply = client.ask(&words);
+            // Servers print one score by more or by fewer digits.
+            all.extend(reply.elements().chunks(2).map(|pair| {
+                let score: f64 = pair[1].text().parse().expect("a score");
+                format!("{} {score:?}", pair[0])
+            }));
         }
         "stream" => {
             all.push(client.ask(&["XRANGE", key, "-", "+"]).to_string());

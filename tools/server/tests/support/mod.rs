@@ -4,9 +4,11 @@
 
 pub(crate) mod client;
 pub(crate) mod clusters;
+pub(crate) mod compared;
 pub(crate) mod followers;
 pub(crate) mod history;
 pub(crate) mod long_values;
+pub(crate) mod random;
 pub(crate) mod redis;
 pub(crate) mod reply;
 pub(crate) mod words;
@@ -18,6 +20,7 @@ use farcore::{Config, Engine, ShardSnapshot, WhenFull};
 use farcore_server::{CoreFigures, Options, SECTION_NS, Server, TREE_PROGRAMS};
 
 pub(crate) use self::client::Client;
+pub(crate) use self::random::Random;
 pub(crate) use self::reply::Reply;
 pub(crate) use self::words::WordClient;
 
@@ -191,10 +194,6 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Random numbers from a seed, which a failure prints.
-#[derive(Debug)]
-pub(crate) struct Random(u64);
-
 impl Random {
     /// From `FARCORE_SEED`, or another one each time.
     pub(crate) fn new() -> Self {
@@ -205,26 +204,6 @@ impl Random {
             u64::from_le_bytes(bytes)
         });
         println!("FARCORE_SEED={seed}");
-        Self(seed)
-    }
-
-    /// From this seed.
-    pub(crate) fn of(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number; splitmix64.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below a limit.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        let limit = u64::try_from(limit).expect("a small number");
-        usize::try_from(self.next() % limit).expect("a small number")
+        Self::of(seed)
     }
 }

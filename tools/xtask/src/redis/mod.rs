@@ -16,6 +16,8 @@
 //! memory     whether resident memory stays within what is printed, whatever clients do
 //! longest    how long a client waits beside each command at its longest
 //! kills      what servers have lost that were killed
+//! failovers  what is lost when sources, replicas or links of a replicated set fail
+//! valkey     a Valkey that follows is equal to its source
 //! saving     what snapshots and logs cost beside a load
 //! speed      paired runs of redis-benchmark against several servers
 //! collections  paired runs on a hash, a set, a list and a sorted set of many elements
@@ -26,6 +28,7 @@
 mod ci;
 mod clients;
 mod collections;
+mod failovers;
 mod kills;
 mod longest;
 mod memory;
@@ -41,6 +44,7 @@ mod setup;
 mod speed;
 mod tcl;
 mod touched;
+mod valkey;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -74,6 +78,12 @@ pub(crate) enum Redis {
     /// Kill a server with a data directory again and again while clients write, and count what it
     /// has lost of what it had acknowledged.
     Kills(kills::Kills),
+    /// Have a source, its replicas and their links fail again and again while clients write and
+    /// Sentinels promote, and count what is lost of what replicas had acknowledged.
+    Failovers(failovers::Failovers),
+    /// Have a Valkey 9 follow `farcore serve` while clients write and its link is cut, and compare
+    /// both key by key; installs it, and starts both.
+    Valkey(valkey::Valkey),
     /// Measure what snapshots and logs cost beside a full load, in Farcore and in Redis.
     Saving(saving::Saving),
     /// Compare the speed of servers by paired runs of redis-benchmark.
@@ -95,6 +105,8 @@ pub(crate) fn perform(redis: Redis) -> Result<()> {
         Redis::Memory(memory) => memory::perform(&place, &memory),
         Redis::Longest(longest) => longest::perform(&place, &longest),
         Redis::Kills(kills) => kills::perform(&place, &kills),
+        Redis::Failovers(failovers) => failovers::perform(&place, &failovers),
+        Redis::Valkey(valkey) => valkey::perform(&place, &valkey),
         Redis::Saving(saving) => saving::perform(&place, &saving),
         Redis::Speed(speed) => speed::perform(&place, &speed),
         Redis::Collections(collections) => collections::perform(&place, &collections),

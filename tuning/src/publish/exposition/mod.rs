@@ -2,11 +2,12 @@
 //!
 //! Owns the choice of families, labels and histogram buckets; reads a [`Report`] only.
 //!
-//! - I1: every figure of a core, of a memory node, of the data directory and of replication is in
-//!   the text. A figure that no group names is a family of its own.
+//! - I1: every figure of a core, of a memory node, of the data directory, of replication and of a
+//!   cluster is in the text. A figure that no group names is a family of its own.
 //! - I2: a counter is published as counted, never as a difference of two: they are not read at one
 //!   instant, and a difference that decreases looks like a restart.
 
+mod cluster;
 mod data;
 mod family;
 mod replication;
@@ -244,6 +245,9 @@ fn encode(report: &Report, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     }
     if let Some(replication) = &report.replication {
         replication::encode(encoder, replication)?;
+    }
+    if let Some(cluster) = &report.cluster {
+        cluster::encode(encoder, cluster)?;
     }
     encode_cores(encoder, &report.cores)?;
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::measure::Histogram;
 use crate::measure::{Metric, MetricKind};
+use crate::publish::cluster_report::ClusterReport;
 use crate::publish::data_report::{
     DataReport, LoadingReport, LogReport, RepairsReport, SnapshotsReport,
 };
@@ -114,6 +115,30 @@ fn replication() -> ReplicationReport {
             failed_commands: 91_018,
             error: "the password is wrong".to_owned(),
         }),
+    }
+}
+
+#[test]
+fn a_cluster_has_series_of_a_server_that_is_a_part_of_one() {
+    let mut some = report();
+    assert!(!text(some.clone()).contains("farcore_cluster_"));
+    some.cluster = Some(ClusterReport {
+        map_version: 92_001,
+        servers: 92_002,
+        slots: 92_003,
+        held_slots: 92_004,
+        is_serving: true,
+    });
+    let text = text(some);
+    for (name, value) in [
+        ("map_version", "92001"),
+        ("servers", "92002"),
+        ("slots", "92003"),
+        ("held_slots", "92004"),
+        ("serving", "1"),
+    ] {
+        let line = format!("farcore_cluster_{name} {value}");
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
     }
 }
 

@@ -62,6 +62,7 @@ const REPLICAS = [
   ["refused_partial_syncs", "exact"],
   ["dropped_replicas", "exact"],
 ];
+const CLUSTER = [["map_version", "exact"], ["servers", "exact"], ["slots", "exact"], ["held_slots", "exact"]];
 const NODE_COLUMNS = [
   ["used_bytes", "bytes"],
   ["total_bytes", "bytes"],
@@ -182,7 +183,7 @@ class EngineView {
     }
     const headlines = HEADLINES.map(([name, unit]) => ({ label: title(name), value: at(total, name) ?? Number.NaN, unit }));
     fill(this.above, figures(headlines));
-    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.dataDirectory(rates), this.link(rates), this.replicas(rates), this.hotKeys(rates)));
+    fill(this.below, this.cores(rates), this.nodes(rates), h("div", { class: "columns" }, this.memory(rates), this.dataDirectory(rates), this.link(rates), this.replicas(rates), this.cluster(rates), this.hotKeys(rates)));
   }
 
   cores({ cores = [] }) {
@@ -242,6 +243,14 @@ class EngineView {
     return panel(t("live.replication"), pairs([
       ...listed("replication", replication, REPLICAS),
       { label: t("live.replication.silent"), text: age(replication.replicas_silent_seconds) },
+    ]));
+  }
+
+  /** The map that a server of a cluster goes by. */
+  cluster({ cluster }) {
+    return Boolean(cluster) && panel(t("live.cluster"), pairs([
+      { label: t("live.cluster.state"), text: t(`live.cluster.state.${cluster.is_serving ? "serving" : "stopped"}`) },
+      ...listed("cluster", cluster, CLUSTER),
     ]));
   }
 

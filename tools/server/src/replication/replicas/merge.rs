@@ -15,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use farcore::{Fed, FedBody};
+use farcore_tuning::mutated;
 
 /// How long rows may wait for each other: longer than a client may hold a section.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -184,6 +185,7 @@ impl Merge {
     /// are empty then are given back.
     pub(super) fn run(
         &mut self,
+        now: Instant,
         mut group: impl FnMut(&[Fed<'_>]),
         mut give_back: impl FnMut(usize, Vec<u8>),
     ) -> Result<(), MergeError> {
@@ -205,13 +207,17 @@ impl Merge {
                     }
                     let end = match row.next()? {
                         Next::Step(end) | Next::Alone(end) => end,
-                        Next::Part { number, end, .. } if number < self.whole_sections => end,
+                        Next::Part { number, end, .. }
+                            if number < self.whole_sections || mutated!("parts-not-joined") =>
+                        {
+                            end
+                        }
                         Next::Empty {
                             number,
                             shards,
                             end,
                         } => {
-                            self.note_empty(number, shards);
+                            self.note_empty((number, shards), now);
                             end
                         }
                         waits => {
@@ -230,10 +236,10 @@ impl Merge {
             }
             let waits = parts.iter().any(|part| *part != Next::Nothing);
             if !waits || is_busy {
-                self.waits_since = waits.then(Instant::now);
+                self.waits_since = waits.then_some(now);
             }
             let since = self.waits_since;
-            if since.is_some_and(|since| since.elapsed() > PATIENCE) {
+            if since.is_some_and(|since| now.saturating_duration_since(since) > PATIENCE) {
                 return Err(MergeError::Incomplete);
             }
             return Ok(());
@@ -283,15 +289,15 @@ impl Merge {
 
     /// Notes a part of a section that has changed nothing. A section that not all of its shards
     /// have given has such parts alone, and is forgotten later.
-    fn note_empty(&mut self, number: u64, shards: u16) {
+    fn note_empty(&mut self, (number, shards): (u64, u16), now: Instant) {
         if self.empty_parts.len() >= self.empty_parts_max {
             self.empty_parts
-                .retain(|_, (_, since)| since.elapsed() <= PATIENCE);
+                .retain(|_, (_, since)| now.saturating_duration_since(*since) <= PATIENCE);
             // So that each is looked at a few times at most.
             self.empty_parts_max = EMPTY_PARTS_MAX.max(2 * self.empty_parts.len());
         }
         let known = self.empty_parts.entry(number);
-        let (parts, _) = known.or_insert_with(|| (0, Instant::now()));
+        let (parts, _) = known.or_insert_with(|| (0, now));
         *parts += 1;
         if *parts >= shards {
             self.empty_parts.remove(&number);

@@ -11,6 +11,7 @@
 //! nothing of it any more.
 
 pub(crate) mod backlog;
+pub(crate) mod ground;
 mod merge;
 pub(crate) mod port;
 pub(crate) mod publisher;

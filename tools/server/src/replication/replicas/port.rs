@@ -1,11 +1,12 @@
 //! How cores reach the thread that serves replicas, and what they know of it.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub(crate) struct Said {
     pub(crate) host: Option<String>,
     /// It takes data that end with a mark.
     pub(crate) takes_marks: bool,
+    /// It learns of another identity of the stream when it comes again.
+    pub(crate) takes_names: bool,
     /// It wants nothing after the data.
     pub(crate) wants_data_only: bool,
     /// It is a server of the cluster that wants the keys of some slots, to own them.
@@ -128,6 +131,8 @@ pub(crate) enum Order {
     EndImport(String, Answers<()>),
     /// The server follows none any more: the stream is of its own changes.
     Lead(Answers<()>),
+    /// The stream that is passed on has another identity.
+    Renamed,
     /// The server follows another one: its stream is passed on.
     Relay,
 }
@@ -181,6 +186,52 @@ impl Default for ReplicasSettings {
     }
 }
 
+/// What shards have changed: see [`Feed`], which it is where nothing is simulated.
+pub(crate) trait Changes: fmt::Debug + Send + Sync {
+    fn shards(&self) -> usize;
+    fn start(&self, waker: &Waker) -> bool;
+    fn stop(&self);
+    fn whole_sections(&self) -> u64;
+    fn noted(&self, shard: usize) -> u64;
+    fn take(&self, shard: usize) -> Option<Vec<u8>>;
+    fn give_back(&self, shard: usize, chunk: Vec<u8>);
+    fn wait(&self) -> bool;
+}
+
+impl Changes for Feed {
+    fn shards(&self) -> usize {
+        Self::shards(self)
+    }
+
+    fn start(&self, waker: &Waker) -> bool {
+        Self::start(self, waker)
+    }
+
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn whole_sections(&self) -> u64 {
+        Self::whole_sections(self)
+    }
+
+    fn noted(&self, shard: usize) -> u64 {
+        Self::noted(self, shard)
+    }
+
+    fn take(&self, shard: usize) -> Option<Vec<u8>> {
+        Self::take(self, shard)
+    }
+
+    fn give_back(&self, shard: usize, chunk: Vec<u8>) {
+        Self::give_back(self, shard, chunk);
+    }
+
+    fn wait(&self) -> bool {
+        Self::wait(self)
+    }
+}
+
 /// The thread that serves replicas, as others see it.
 #[derive(Debug)]
 pub(crate) struct ReplicasPort {
@@ -188,7 +239,7 @@ pub(crate) struct ReplicasPort {
     bell: OnceLock<Arc<Bell>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     is_stopping: AtomicBool,
-    pub(super) feed: Feed,
+    pub(super) feed: Box<dyn Changes>,
     backlog: Mutex<Backlog>,
     lines: Mutex<Vec<ReplicaLine>>,
     /// Changes are passed on.
@@ -202,7 +253,7 @@ pub(crate) struct ReplicasPort {
 
 impl ReplicasPort {
     /// One that keeps this many bytes of the stream, or as many as usual.
-    pub(crate) fn new(feed: Feed, backlog_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(feed: Box<dyn Changes>, backlog_bytes: Option<u64>) -> Self {
         let backlog_bytes = backlog_bytes.unwrap_or(BACKLOG_BYTES);
         Self {
             orders: SegQueue::new(),
@@ -235,7 +286,7 @@ impl ReplicasPort {
     }
 
     /// Gives an order. The thread must run.
-    pub(super) fn give(&self, order: Order) {
+    pub(in crate::replication) fn give(&self, order: Order) {
         self.orders.push(order);
         self.ring();
     }

@@ -8,6 +8,7 @@
 //! - P3: a stream has one identity. If its changes can be followed no more, another one begins, and
 //!   all replicas load anew.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,8 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farcore::Version;
+use farcore_tuning::mutated;
 
 use super::super::source::write_command;
+use super::ground::Ground;
 use super::merge::{Merge, MergeError};
 use super::port::{NewReplica, Order, Whom, Wish};
 use super::reader::{Answer, ReadError, Reader};
@@ -41,6 +44,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_micros(500);
 /// How long changes are noted without a replica that wants them; as Redis.
 const IDLE: Duration = Duration::from_secs(3600);
+/// How long what a replica needs is kept while it is to come again.
+const AWAITED_FOR: Duration = Duration::from_secs(10);
+/// Loads of which replicas may come again, at most.
+const LOADED_MAX: usize = 64;
 /// Bytes of changes that one round takes.
 const ROUND_BYTES: usize = 4 << 20;
 
@@ -108,6 +115,13 @@ pub(crate) fn relay(shared: &Shared) {
     }
 }
 
+/// Has replicas learn that the stream has another identity.
+pub(crate) fn renamed(shared: &Shared) {
+    if shared.replication.replicas.runs() {
+        shared.replication.replicas.give(Order::Renamed);
+    }
+}
+
 /// A client that waits until replicas have the stream.
 #[derive(Debug)]
 struct Waiter {
@@ -139,16 +153,26 @@ enum Mode {
     Relay,
 }
 
-/// A replica that has gone amid its window: what it gets behind that is replaced, too.
+/// Data that replicas have loaded: until they have the changes of that time, the stream has an
+/// identity for them that no other server knows, as their data are of no place in it.
 #[derive(Debug)]
-struct Amid {
-    host: IpAddr,
-    port: u16,
+struct Loaded {
+    id: StreamId,
     fills: Arc<Fills>,
 }
 
-struct Publisher {
-    shared: Arc<Shared>,
+/// A replica whose link was cut so that it learns the identity of the stream: what it needs is kept
+/// until it comes again.
+#[derive(Debug)]
+struct Awaited {
+    peer: IpAddr,
+    port: u16,
+    position: u64,
+    until: Instant,
+}
+
+pub(in crate::replication) struct Publisher<G> {
+    ground: Arc<G>,
     waker: Waker,
     mode: Mode,
     merge: Merge,
@@ -156,8 +180,9 @@ struct Publisher {
     /// Reads keys that no command expresses.
     reader: Option<Reader>,
     replicas: Vec<Replica>,
-    /// Of replicas that have gone amid their windows.
-    amid: Vec<Amid>,
+    /// What replicas have loaded that may come again, the latest at the end.
+    loaded: VecDeque<Loaded>,
+    awaited: Vec<Awaited>,
     sync: Option<Sync>,
     waiters: Vec<Waiter>,
     /// Bytes of the stream that are not in the backlog yet.
@@ -187,21 +212,22 @@ enum Broken {
     NoFeed,
 }
 
-impl Publisher {
-    fn new(shared: Arc<Shared>) -> io::Result<Self> {
-        let port = &shared.replication.replicas;
+impl<G: Ground> Publisher<G> {
+    pub(in crate::replication) fn new(ground: Arc<G>) -> io::Result<Self> {
+        let port = &ground.replication().replicas;
         let waker = Waker::from(Arc::clone(port.bell()?));
         let shards = port.feed.shards();
-        let follows = shared.replication.state().link.is_some();
-        let now = Instant::now();
+        let follows = ground.replication().state().link.is_some();
+        let now = ground.now();
         Ok(Self {
             waker,
             mode: if follows { Mode::Relay } else { Mode::Idle },
             merge: Merge::new(shards, 0),
-            writer: StreamWriter::new(shared.databases.order()),
+            writer: StreamWriter::new(ground.order()),
             reader: None,
             replicas: Vec::new(),
-            amid: Vec::new(),
+            loaded: VecDeque::new(),
+            awaited: Vec::new(),
             sync: None,
             waiters: Vec::new(),
             stream: Vec::new(),
@@ -209,32 +235,16 @@ impl Publisher {
             said: now,
             looked: now,
             idle_since: now,
-            shared,
+            ground,
         })
     }
 
     fn run(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
         while !port.is_stopping() {
-            let started = Instant::now();
-            while let Some(order) = port.orders.pop() {
-                self.carry_out(order);
-            }
-            let mut is_busy = match self.follow_changes() {
-                Ok(is_busy) => is_busy,
-                Err(broken) => {
-                    self.begin_anew(&broken.to_string());
-                    true
-                }
-            };
-            is_busy |= self.step_sync();
-            is_busy |= self.serve_replicas();
-            self.serve_waiters();
-            if self.looked.elapsed() >= LOOK {
-                self.looked = Instant::now();
-                self.look();
-            }
+            let started = ground.now();
+            let is_busy = self.turn();
             self.rest(is_busy, started);
         }
         port.pause(false);
@@ -243,12 +253,45 @@ impl Publisher {
         port.lines().clear();
     }
 
+    /// Does what there is to do. True if there was something.
+    pub(in crate::replication) fn turn(&mut self) -> bool {
+        while let Some(order) = self.ground.replication().replicas.orders.pop() {
+            self.carry_out(order);
+        }
+        let mut is_busy = match self.follow_changes() {
+            Ok(is_busy) => is_busy,
+            Err(broken) => {
+                self.begin_anew(&broken.to_string());
+                true
+            }
+        };
+        is_busy |= self.step_sync();
+        is_busy |= self.serve_replicas();
+        self.serve_waiters();
+        if self.since(self.looked) >= LOOK {
+            self.looked = self.ground.now();
+            self.look();
+        }
+        is_busy
+    }
+
+    /// From where on the data of an identity are of one place in the stream.
+    #[cfg(feature = "simulation")]
+    pub(in crate::replication) fn whole_from(&self, id: StreamId) -> Option<u64> {
+        let loaded = self.loaded.iter().find(|one| one.id == id);
+        loaded.map(|one| one.fills.end)
+    }
+
+    fn since(&self, then: Instant) -> Duration {
+        self.ground.now().saturating_duration_since(then)
+    }
+
     fn id(&self) -> StreamId {
-        self.shared.replication.state().history.id
+        self.ground.replication().state().history.id
     }
 
     fn end(&self) -> u64 {
-        self.shared.replication.replicas.backlog().end()
+        self.ground.replication().replicas.backlog().end()
     }
 
     fn carry_out(&mut self, order: Order) {
@@ -270,7 +313,11 @@ impl Publisher {
                 drop(answer);
             }
             Order::Lead(answer) => {
-                // Replicas of the source before may come.
+                // Replicas of the source before may come, and those that are here are to learn the
+                // identity that the stream has now.
+                if self.mode == Mode::Relay {
+                    self.part_renamed();
+                }
                 if self.mode != Mode::Own
                     && let Err(broken) = self.note_changes()
                 {
@@ -278,6 +325,7 @@ impl Publisher {
                 }
                 drop(answer);
             }
+            Order::Renamed => self.part_renamed(),
             Order::Relay => {
                 self.stop_noting();
                 self.drop_all(&|| ReplicaError::Relayed);
@@ -291,8 +339,8 @@ impl Publisher {
 
     /// Begins to note changes.
     fn note_changes(&mut self) -> Result<(), Broken> {
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
         port.set_on(true);
         if !port.feed.start(&self.waker) {
             port.set_on(false);
@@ -300,16 +348,16 @@ impl Publisher {
             return Err(Broken::NoFeed);
         }
         self.merge = Merge::new(port.feed.shards(), port.feed.whole_sections());
-        self.writer = StreamWriter::new(shared.databases.order());
+        self.writer = StreamWriter::new(ground.order());
         self.reader = None;
         self.mode = Mode::Own;
-        self.idle_since = Instant::now();
+        self.idle_since = self.ground.now();
         Ok(())
     }
 
     fn stop_noting(&mut self) {
         if self.mode == Mode::Own {
-            let port = &self.shared.replication.replicas;
+            let port = &self.ground.replication().replicas;
             port.set_on(false);
             port.feed.stop();
             self.mode = Mode::Idle;
@@ -324,7 +372,7 @@ impl Publisher {
 
     /// Bytes that the shards have noted.
     fn noted(&self) -> Vec<u64> {
-        let feed = &self.shared.replication.replicas.feed;
+        let feed = &self.ground.replication().replicas.feed;
         (0..feed.shards()).map(|shard| feed.noted(shard)).collect()
     }
 
@@ -341,15 +389,25 @@ impl Publisher {
 
     /// Gives the stream an identity that no replica knows.
     fn rename(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let refusals = &shared.saving.refusals;
-        shared.replication.change(refusals, |state| {
+        let ground = Arc::clone(&self.ground);
+        let refusals = ground.refusals();
+        ground.replication().change(refusals, |state| {
             state.history.id = StreamId::random();
             state.history.before = None;
         });
-        let mut backlog = shared.replication.replicas.backlog();
+        self.loaded.clear();
+        self.awaited.clear();
+        let mut backlog = ground.replication().replicas.backlog();
         let end = backlog.end();
         backlog.begin(end);
+    }
+
+    /// Has replicas come again, and learn the identity of the stream.
+    fn part_renamed(&mut self) {
+        let is_whole = |one: &mut Replica| one.is_whole();
+        for replica in self.replicas.extract_if(.., is_whole).collect::<Vec<_>>() {
+            self.part(replica, &ReplicaError::Renamed);
+        }
     }
 
     fn drop_all(&mut self, why: &dyn Fn() -> ReplicaError) {
@@ -357,25 +415,28 @@ impl Publisher {
         for replica in std::mem::take(&mut self.replicas) {
             self.part(replica, &why());
         }
-        self.amid.clear();
+        self.loaded.clear();
+        self.awaited.clear();
     }
 
-    fn part(&mut self, mut replica: Replica, why: &ReplicaError) {
+    fn part(&mut self, replica: Replica, why: &ReplicaError) {
         let peer = replica.new.peer;
-        if let Some(fills) = replica.fills.take() {
-            self.amid.push(Amid {
-                host: peer.ip(),
-                port: replica.new.said.port,
-                fills,
-            });
-        }
         match why {
             ReplicaError::Done => tracing::info!(%peer, "all data were sent"),
             ReplicaError::Closed => tracing::info!(%peer, "a replica has gone"),
+            ReplicaError::Renamed => tracing::info!(%peer, "a replica is to come again"),
             why => tracing::warn!(%peer, error = %why, "a replica is served no more"),
         }
+        if matches!(why, ReplicaError::Renamed) {
+            self.awaited.push(Awaited {
+                peer: peer.ip(),
+                port: replica.new.said.port,
+                position: replica.acknowledged,
+                until: self.ground.now() + AWAITED_FOR,
+            });
+        }
         if matches!(why, ReplicaError::Behind { .. } | ReplicaError::Silent(_)) {
-            add(&self.shared.replication.replicas.figures.dropped);
+            add(&self.ground.replication().replicas.figures.dropped);
         }
     }
 
@@ -391,16 +452,18 @@ impl Publisher {
         for before in self.replicas.extract_if(.., is_it).collect::<Vec<_>>() {
             self.part(before, &ReplicaError::Closed);
         }
-        let mut replica = Replica::new(new);
-        let shared = Arc::clone(&self.shared);
-        let figures = &shared.replication.replicas.figures;
+        let port = new.said.port;
+        (self.awaited).retain(|one| (one.peer, one.port) != (peer.ip(), port));
+        let mut replica = Replica::new(new, self.ground.now());
+        let ground = Arc::clone(&self.ground);
+        let figures = &ground.replication().replicas.figures;
         if let Wish::Stream(id, next) = wish {
             let place = self.place_of(id, next).filter(|_| !wants_data_only);
-            if let Some(at) = place
-                && let Ok(fills) = self.fills_of(&replica, at)
-            {
+            if let Some((at, fills)) = place {
+                // Amid its window the stream keeps the identity that it has for it.
+                let id = id.filter(|_| fills.is_some() && !mutated!("renamed-amid-load"));
+                let id = id.unwrap_or_else(|| self.id());
                 replica.fills = fills;
-                let id = self.id();
                 replica
                     .unsent
                     .end()
@@ -420,41 +483,32 @@ impl Publisher {
         self.replicas.push(replica);
     }
 
-    /// What is replaced in the stream of a replica that goes on; `Err` if that is not known.
-    fn fills_of(&mut self, replica: &Replica, at: u64) -> Result<Option<Arc<Fills>>, ()> {
-        let (host, port) = (replica.new.peer.ip(), replica.new.said.port);
-        let is_it = |amid: &Amid| (amid.host, amid.port) == (host, port) && port > 0;
-        let found = self.amid.iter().rposition(is_it);
-        if let Some(place) = found {
-            let fills = self.amid.swap_remove(place).fills;
-            self.amid.retain(|amid| !is_it(amid));
-            return Ok(Some(fills).filter(|fills| at < fills.end));
-        }
-        // It may be another one, or one that has gone and has another address now.
-        let amid = self.amid.iter().map(|amid| &amid.fills);
-        let served = self.replicas.iter().filter_map(|one| one.fills.as_ref());
-        let mut windows = amid.chain(served).map(|fills| fills.start..fills.end);
-        match windows.any(|window| window.contains(&at)) {
-            true => Err(()),
-            false => Ok(None),
-        }
-    }
-
-    /// Where in the stream a replica goes on, if it can.
-    fn place_of(&self, id: Option<StreamId>, next: i64) -> Option<u64> {
+    /// Where in the stream a replica goes on, if it can, and what is replaced for it.
+    fn place_of(&self, id: Option<StreamId>, next: i64) -> Option<(u64, Option<Arc<Fills>>)> {
         if self.mode == Mode::Idle {
             // What has changed since is not known.
             return None;
         }
         let at = u64::try_from(next.checked_sub(1)?).ok()?;
-        let state = self.shared.replication.state();
+        let backlog = self.ground.replication().replicas.backlog();
+        if !(backlog.start()..=backlog.end()).contains(&at) {
+            return None;
+        }
+        drop(backlog);
+        let state = self.ground.replication().state();
+        if state.is_partial {
+            return None;
+        }
         let history = &state.history;
-        let of_before = |(before, until): (StreamId, u64)| id == Some(before) && at < until;
-        let is_known = id == Some(history.id) || history.before.is_some_and(of_before);
-        drop(state);
-        let backlog = self.shared.replication.replicas.backlog();
-        let is_kept = (backlog.start()..=backlog.end()).contains(&at);
-        (is_known && is_kept).then_some(at)
+        let of_before = |(before, until): (StreamId, u64)| {
+            id == Some(before) && (at < until || mutated!("stream-before-unbounded"))
+        };
+        if id == Some(history.id) || history.before.is_some_and(of_before) {
+            return Some((at, None));
+        }
+        let loaded = self.loaded.iter().find(|one| id == Some(one.id))?;
+        let fills = Some(&loaded.fills).filter(|fills| at < fills.end);
+        (at >= loaded.fills.start).then(|| (at, fills.cloned()))
     }
 
     /// Takes changes, and writes them to the stream. True if there were any.
@@ -462,8 +516,8 @@ impl Publisher {
         if self.mode != Mode::Own {
             return Ok(false);
         }
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
         if self.holds_writers() {
             return Ok(false);
         }
@@ -489,6 +543,7 @@ impl Publisher {
             let (writer, stream) = (&mut self.writer, &mut self.stream);
             let mut windows: Vec<_> = self.sync.iter_mut().map(|sync| &mut sync.window).collect();
             self.merge.run(
+                self.ground.now(),
                 |changes| writer.group(changes, (stream, start), &mut windows),
                 |shard, chunk| port.feed.give_back(shard, chunk),
             )?;
@@ -507,7 +562,7 @@ impl Publisher {
 
     /// True if replicas are behind as far as they may, and changes wait for them.
     fn holds_writers(&self) -> bool {
-        let settings = &self.shared.replication.replicas.settings;
+        let settings = &self.ground.replication().replicas.settings;
         if !settings.waits.load(Ordering::Relaxed) {
             return false;
         }
@@ -527,13 +582,15 @@ impl Publisher {
                 Phase::Waiting | Phase::Loading => None,
                 _ => Some(replica.position),
             });
-        online.chain(self.sync.iter().map(|sync| sync.start)).min()
+        let awaited = self.awaited.iter().map(|one| one.position);
+        let sync = self.sync.iter().map(|sync| sync.start);
+        online.chain(awaited).chain(sync).min()
     }
 
     /// Moves what was written into the backlog.
     fn append(&mut self) {
         if !self.stream.is_empty() {
-            let mut backlog = self.shared.replication.replicas.backlog();
+            let mut backlog = self.ground.replication().replicas.backlog();
             backlog.append(&self.stream);
             self.stream.clear();
             self.stream.shrink_to(ROUND_BYTES);
@@ -578,9 +635,14 @@ impl Publisher {
             && let Some(key) = self.writer.take_wanted()
         {
             if self.reader.is_none() {
-                self.reader = Some(Reader::open(&self.shared).map_err(ReadError::from)?);
+                self.reader = Some(
+                    self.ground
+                        .reader()
+                        .map(Reader::new)
+                        .map_err(ReadError::from)?,
+                );
             }
-            add(&self.shared.replication.replicas.figures.whole_keys);
+            add(&self.ground.replication().replicas.figures.whole_keys);
             let reader = self.reader.iter_mut();
             reader.for_each(|reader| reader.want_key(Arc::clone(&key)));
         }
@@ -595,7 +657,7 @@ impl Publisher {
         };
         let waiting = |one: &Replica| matches!(one.phase, Phase::Waiting);
         if self.sync.is_none() && !self.replicas.iter().any(waiting) {
-            self.shared.replication.replicas.pause(false);
+            self.ground.replication().replicas.pause(false);
         }
         match stepped {
             Ok(is_busy) => is_busy,
@@ -617,9 +679,23 @@ impl Publisher {
 
     /// True if the link to the server that this one follows is up.
     fn has_link(&self) -> bool {
-        let state = self.shared.replication.state();
+        let state = self.ground.replication().state();
         let link = state.link.as_ref();
         link.is_some_and(|link| link.phase == LinkPhase::Connected)
+    }
+
+    /// Refuses those that wait for data, which the server has not.
+    fn refuse_waiting(&mut self) {
+        let now = self.ground.now();
+        let backlog = self.ground.replication().replicas.backlog();
+        let waits = |one: &mut Replica| matches!(one.phase, Phase::Waiting);
+        for mut replica in self.replicas.extract_if(.., waits) {
+            // As Redis.
+            replica.unsent.end().extend_from_slice(
+                b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
+            );
+            let _ = replica.send(&backlog, now);
+        }
     }
 
     fn begin_sync(&mut self) -> Result<bool, SyncError> {
@@ -632,17 +708,10 @@ impl Publisher {
         let slots = import.as_ref().map(|import| Arc::clone(&import.slots));
         if self.mode == Mode::Relay {
             if !self.has_link() {
-                // As Redis.
-                let waits = |one: &mut Replica| matches!(one.phase, Phase::Waiting);
-                for mut replica in self.replicas.extract_if(.., waits).collect::<Vec<_>>() {
-                    replica.unsent.end().extend_from_slice(
-                        b"-NOMASTERLINK Can't SYNC while not connected with my master\r\n",
-                    );
-                    let _ = replica.send(&self.shared.replication.replicas.backlog());
-                }
+                self.refuse_waiting();
                 return Ok(true);
             }
-            let port = &self.shared.replication.replicas;
+            let port = &self.ground.replication().replicas;
             port.pause(true);
             if !port.is_paused() {
                 return Ok(false);
@@ -657,11 +726,28 @@ impl Publisher {
                 return Ok(true);
             }
         }
+        if self.mode == Mode::Relay {
+            // What numbers of databases mean now: the link applies nothing.
+            self.writer = StreamWriter::new(self.ground.order());
+        }
         // All that was noted is in the stream before the data begin.
-        let (id, start) = (self.id(), self.end());
+        let start = self.end();
         self.writer.forget_selected();
         self.writer.disturbance = None;
-        let sync = Sync::begin(&self.shared, (id, start), (!takes_marks, slots))?;
+        let reader = self.ground.reader().map(Reader::new);
+        let reader = reader.map_err(ReadError::from)?;
+        // The server's own changes begin with a database.
+        let database = match self.mode {
+            Mode::Relay if !mutated!("database-of-relay-ignored") => {
+                self.ground.replication().state().history.position.database
+            }
+            Mode::Relay | Mode::Own | Mode::Idle => 0,
+        };
+        let sync = Sync::begin(reader, (start, database), (!takes_marks, slots))?;
+        let id = match mutated!("load-without-identity") {
+            true => self.id(),
+            false => sync.id,
+        };
         for replica in self.replicas.iter_mut().filter(waiting_ref) {
             let said = &replica.new.said;
             if said.takes_marks != takes_marks || said.import != import {
@@ -701,15 +787,15 @@ impl Publisher {
                 return Err(SyncError::Disturbed("databases were swapped meanwhile"));
             }
         }
-        let settings = &self.shared.replication.replicas.settings;
+        let settings = &self.ground.replication().replicas.settings;
         let most = settings.behind_bytes.load(Ordering::Relaxed);
-        let behind = self.shared.replication.replicas.backlog().end() - sync.start;
+        let behind = self.ground.replication().replicas.backlog().end() - sync.start;
         let held = sync.window.held_bytes() as u64;
         if behind.max(held) > most {
             let bytes = behind.max(held);
             return Err(SyncError::TooLong { bytes, most });
         }
-        if self.mode == Mode::Relay && !self.shared.replication.replicas.is_paused() {
+        if self.mode == Mode::Relay && !self.ground.replication().replicas.is_paused() {
             return Err(SyncError::Disturbed("the link to the source has ended"));
         }
         if !self
@@ -736,12 +822,21 @@ impl Publisher {
             return Ok(true);
         }
         let may_miss = self.mode == Mode::Own && !self.merge.has_passed(&noted);
+        let may_miss = may_miss && !mutated!("changes-on-their-way-ignored");
         let Some(sync) = &mut self.sync else {
             return Ok(true);
         };
         sync.note_read(may_miss);
         self.pass_on_data();
-        let Some(sync) = self.sync.take_if(|sync| sync.has_all() && !may_miss) else {
+        // What a held key has changed is not in the stream yet, and its data may have it.
+        let writer = &self.writer;
+        let is_written = |sync: &mut Sync| {
+            let unwritten = sync.unwritten.get_or_insert_with(|| writer.unwritten());
+            unwritten.retain(|(key, version)| !writer.has_written(key, *version));
+            unwritten.is_empty() || mutated!("held-not-awaited")
+        };
+        let has_all = |sync: &mut Sync| sync.has_all() && !may_miss && is_written(sync);
+        let Some(sync) = self.sync.take_if(has_all) else {
             return Ok(is_busy);
         };
         self.end_data(sync)?;
@@ -751,7 +846,7 @@ impl Publisher {
     /// Has replicas that have loaded all data go on with the stream. All changes that the data may
     /// have are in the window.
     fn end_data(&mut self, sync: Sync) -> Result<(), SyncError> {
-        let start = sync.start;
+        let (id, start) = (sync.id, sync.start);
         let Finished {
             mut gathered,
             rest,
@@ -759,8 +854,11 @@ impl Publisher {
         } = sync.finish()?;
         let end = self.end();
         let fills = Arc::new(window.fills((start, end)));
-        let figures = &self.shared.replication.replicas.figures;
+        let figures = &self.ground.replication().replicas.figures;
+        let mut may_come_again = false;
         for replica in self.replicas.iter_mut().filter(loading_ref) {
+            let said = &replica.new.said;
+            may_come_again |= !said.wants_data_only && said.import.is_none();
             replica.unsent.end().extend_from_slice(&rest);
             (replica.position, replica.acknowledged) = (start, start);
             replica.fills = Some(Arc::clone(&fills));
@@ -777,6 +875,12 @@ impl Publisher {
                 None if replica.new.said.wants_data_only => Phase::Online,
                 None => Phase::Loaded,
             };
+        }
+        if may_come_again {
+            if self.loaded.len() == LOADED_MAX {
+                self.loaded.pop_front();
+            }
+            self.loaded.push_back(Loaded { id, fills });
         }
         tracing::info!(start, end, "all data are read");
         Ok(())
@@ -805,16 +909,16 @@ impl Publisher {
 
     /// Sends to replicas, and receives from them. True if one took something.
     fn serve_replicas(&mut self) -> bool {
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
-        let limit = shared.replication.state().settings.timeout();
-        let (mut is_busy, mut place) = (false, 0);
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
+        let limit = ground.replication().state().settings.timeout();
+        let (mut is_busy, mut place, now) = (false, 0, self.ground.now());
         while place < self.replicas.len() {
             let replica = &mut self.replicas[place];
             let served = replica
-                .receive()
-                .and_then(|()| replica.check(limit))
-                .and_then(|()| replica.send(&port.backlog()));
+                .receive(now)
+                .and_then(|()| replica.check(limit, now))
+                .and_then(|()| replica.send(&port.backlog(), now));
             match served {
                 Ok(took) => {
                     is_busy |= took;
@@ -832,8 +936,8 @@ impl Publisher {
     fn add_waiter(&mut self, whom: Whom, until: Option<Instant>, answer: Answers<usize>) {
         let stage = match self.mode {
             // All that was answered before is noted.
-            Mode::Own => Stage::Taken(self.noted()),
-            Mode::Idle | Mode::Relay => Stage::Acknowledged(self.end()),
+            Mode::Own if !mutated!("noted-not-awaited") => Stage::Taken(self.noted()),
+            Mode::Own | Mode::Idle | Mode::Relay => Stage::Acknowledged(self.end()),
         };
         self.waiters.push(Waiter {
             whom,
@@ -870,7 +974,7 @@ impl Publisher {
     /// How many of those that are waited for have the stream up to a byte.
     fn count_with(&self, whom: &Whom, end: u64) -> usize {
         let online = self.replicas.iter();
-        let online = online.filter(|replica| matches!(replica.phase, Phase::Online));
+        let online = online.filter(|replica| replica.is_whole());
         let is_meant = |replica: &&Replica| match (whom, &replica.new.said.import) {
             (Whom::Replicas(_), None) => true,
             (Whom::Importer(awaited), Some(import)) => awaited == import,
@@ -885,7 +989,7 @@ impl Publisher {
             return;
         }
         self.look_at_stages();
-        let now = Instant::now();
+        let now = self.ground.now();
         let mut waiters = std::mem::take(&mut self.waiters);
         waiters.retain(|waiter| {
             let count = match waiter.stage {
@@ -910,15 +1014,15 @@ impl Publisher {
 
     /// Looks at time limits and bounds, and says how far replicas are.
     fn look(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
-        if self.mode == Mode::Own && !self.replicas.is_empty() && self.pinged.elapsed() >= PING {
-            self.pinged = Instant::now();
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
+        if self.mode == Mode::Own && !self.replicas.is_empty() && self.since(self.pinged) >= PING {
+            self.pinged = self.ground.now();
             write_command(&[b"PING"], &mut self.stream);
             self.append();
         }
-        if self.said.elapsed() >= PATIENCE {
-            self.said = Instant::now();
+        if self.since(self.said) >= PATIENCE {
+            self.said = self.ground.now();
             for replica in &mut self.replicas {
                 // Before the data an empty line means nothing; amid them it would be a part.
                 let waits = matches!(replica.phase, Phase::Waiting)
@@ -938,18 +1042,18 @@ impl Publisher {
             .map(|replica| replica.line(end))
             .collect();
         *port.lines() = lines;
-        shared.replication.look_at_replicas(&shared.saving.refusals);
+        ground.replication().look_at_replicas(ground.refusals());
         if !self.replicas.is_empty() {
-            self.idle_since = Instant::now();
-        } else if self.mode == Mode::Own && self.idle_since.elapsed() > IDLE {
+            self.idle_since = self.ground.now();
+        } else if self.mode == Mode::Own && self.since(self.idle_since) > IDLE {
             self.stop_noting();
         }
     }
 
     /// Drops bytes of the stream that are not needed, and replicas that need too many.
     fn trim(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
         let end = self.end();
         let kept = port.settings.backlog_bytes.load(Ordering::Relaxed);
         let most = port.settings.behind_bytes.load(Ordering::Relaxed).max(kept);
@@ -964,8 +1068,15 @@ impl Publisher {
                 self.part(replica, &ReplicaError::Behind { behind, most });
             }
         }
+        let now = self.ground.now();
+        (self.awaited).retain(|one| now < one.until && end.saturating_sub(one.position) <= most);
+        // What is replaced before the first byte that is kept is sent no more.
         let start = port.backlog().start();
-        self.amid.retain(|amid| amid.fills.end > start);
+        for one in &mut self.loaded {
+            if one.fills.end <= start && one.fills.has_some() {
+                one.fills = Arc::new(one.fills.emptied());
+            }
+        }
         let keep_from = end.saturating_sub(kept);
         let needed = self.needed_from().unwrap_or(end);
         port.backlog().trim(keep_from.min(needed));
@@ -973,11 +1084,11 @@ impl Publisher {
 
     /// Waits until there is something to do.
     fn rest(&mut self, is_busy: bool, started: Instant) {
-        let shared = Arc::clone(&self.shared);
-        let port = &shared.replication.replicas;
+        let ground = Arc::clone(&self.ground);
+        let port = &ground.replication().replicas;
         if is_busy {
             // A client that waits is answered at once.
-            let worked = started.elapsed();
+            let worked = self.since(started);
             if self.waiters.is_empty() && self.sync.is_none() && worked < GATHER {
                 thread::sleep(GATHER - worked);
             }
@@ -998,7 +1109,7 @@ impl Publisher {
                 false => LOOK,
             };
             let ends = self.waiters.iter().filter_map(|waiter| waiter.until);
-            let ends = ends.map(|until| until.saturating_duration_since(Instant::now()));
+            let ends = ends.map(|until| until.saturating_duration_since(self.ground.now()));
             bell.wait(&sockets, ends.min().map_or(limit, |end| end.min(limit)));
         }
     }

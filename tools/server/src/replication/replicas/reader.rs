@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -10,11 +9,8 @@ use std::sync::Arc;
 use farcore::{Cursor, Version};
 use rustix::event::PollFlags;
 
-use super::super::inner;
 use super::super::source::write_command;
 use super::super::unsent::Unsent;
-use crate::cores::message::ArrivalKind;
-use crate::cores::shared::Shared;
 
 /// Bytes that are received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
@@ -82,17 +78,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// A new one.
-    pub(super) fn open(shared: &Shared) -> io::Result<Self> {
-        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Ok(Self {
-            socket: inner::connect(shared, ArrivalKind::Reader, nowhere)?,
+    /// That of a socket whose other end a core serves.
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self {
+            socket,
             unsent: Unsent::default(),
             received: Vec::new(),
             taken: 0,
             needed: 0,
             questions: VecDeque::new(),
-        })
+        }
     }
 
     /// True if more keys may be wanted.

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use farcore_tuning::mutated;
 use rustix::event::PollFlags;
 
 use super::super::unsent::Unsent;
@@ -58,6 +59,8 @@ pub(super) enum ReplicaError {
     NoData(String),
     #[error("the server follows another one now")]
     Relayed,
+    #[error("it is to learn the identity of the stream")]
+    Renamed,
 }
 
 /// A replica.
@@ -81,7 +84,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    pub(super) fn new(new: NewReplica) -> Self {
+    pub(super) fn new(new: NewReplica, now: Instant) -> Self {
         Self {
             new,
             phase: Phase::Waiting,
@@ -89,11 +92,17 @@ impl Replica {
             fills: None,
             unsent: Unsent::default(),
             acknowledged: 0,
-            heard: Instant::now(),
-            took: Instant::now(),
+            heard: now,
+            took: now,
             input: Vec::new(),
             arguments: Arguments::default(),
         }
+    }
+
+    /// True if its data, with what it has acknowledged, are of one place in the stream.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.phase, Phase::Online)
+            && (self.fills.is_none() || mutated!("counted-though-loading"))
     }
 
     /// What is waited for at its socket.
@@ -116,8 +125,8 @@ impl Replica {
             port: said.port,
             state: match self.phase {
                 Phase::Waiting => "wait_bgsave",
-                Phase::Loading | Phase::Gathered(..) | Phase::Loaded => "send_bulk",
-                Phase::Online => ONLINE,
+                Phase::Online if self.is_whole() => ONLINE,
+                _ => "send_bulk",
             },
             offset: self.acknowledged,
             heard: self.heard,
@@ -129,13 +138,13 @@ impl Replica {
     }
 
     /// Receives what it says.
-    pub(super) fn receive(&mut self) -> Result<(), ReplicaError> {
+    pub(super) fn receive(&mut self, now: Instant) -> Result<(), ReplicaError> {
         let mut buffer = [0; RECEIVE_BYTES];
         loop {
             match self.new.wire.read(&mut buffer) {
                 Ok(0) => return Err(ReplicaError::Closed),
                 Ok(bytes) => {
-                    self.heard = Instant::now();
+                    self.heard = now;
                     self.input.extend_from_slice(&buffer[..bytes]);
                     self.take_input()?;
                 }
@@ -185,17 +194,20 @@ impl Replica {
         let offset = offset.ok_or(ReplicaError::Malformed)?;
         self.acknowledged = self.acknowledged.max(offset);
         // What it was sent and has not got, it will want again.
-        if (self.fills.as_ref()).is_some_and(|fills| fills.end <= self.acknowledged) {
-            self.fills = None;
-        }
         if matches!(self.phase, Phase::Loaded) {
             self.phase = Phase::Online;
+        }
+        if (self.fills.as_ref()).is_some_and(|fills| fills.end <= self.acknowledged) {
+            self.fills = None;
+            if self.new.said.takes_names && self.new.said.import.is_none() {
+                return Err(ReplicaError::Renamed);
+            }
         }
         Ok(())
     }
 
     /// Sends what its socket takes now. True if it took something.
-    pub(super) fn send(&mut self, backlog: &Backlog) -> Result<bool, ReplicaError> {
+    pub(super) fn send(&mut self, backlog: &Backlog, now: Instant) -> Result<bool, ReplicaError> {
         let end = self.position.saturating_add(ROUND_BYTES);
         let mut is_busy = false;
         loop {
@@ -204,13 +216,13 @@ impl Replica {
                 return Ok(is_busy);
             }
             if self.unsent.is_empty() && !self.fill_unsent(backlog, end)? {
-                self.took = Instant::now();
+                self.took = now;
                 return Ok(is_busy);
             }
             if !self.unsent.send(&mut self.new.wire)? {
                 return Ok(is_busy);
             }
-            self.took = Instant::now();
+            self.took = now;
             is_busy = true;
             if !self.unsent.is_empty() {
                 return Ok(is_busy);
@@ -262,11 +274,14 @@ impl Replica {
 
     /// # Errors
     /// It is silent, or takes nothing.
-    pub(super) fn check(&self, limit: Duration) -> Result<(), ReplicaError> {
+    pub(super) fn check(&self, limit: Duration, now: Instant) -> Result<(), ReplicaError> {
+        let since = |then| now.saturating_duration_since(then);
         let silent = match self.phase {
             // It says nothing while it loads, but takes what it is sent.
-            Phase::Waiting | Phase::Loading | Phase::Gathered(..) => self.took.elapsed(),
-            Phase::Loaded | Phase::Online => self.heard.elapsed(),
+            Phase::Waiting | Phase::Loading | Phase::Gathered(..) => since(self.took),
+            // It may have said nothing until it had all.
+            Phase::Loaded => since(self.heard).min(since(self.took)),
+            Phase::Online => since(self.heard),
         };
         match silent > limit {
             true => Err(ReplicaError::Silent(silent)),

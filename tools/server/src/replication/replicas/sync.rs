@@ -19,7 +19,6 @@ use rustix::event::PollFlags;
 use super::reader::{Answer, PageKey, ReadError, Reader};
 use super::window::Window;
 use crate::cluster::{SlotSet, slot_of};
-use crate::cores::shared::Shared;
 use crate::databases::shown_key;
 use crate::figures::information::REDIS_VERSION;
 use crate::replication::history::{ID_BYTES, StreamId};
@@ -61,7 +60,12 @@ pub(super) struct Sync {
     pub(super) window: Window,
     /// Keys that were read, and their versions, which the window does not know yet.
     read: Vec<(Vec<u8>, Version)>,
+    /// Once all keys are read: those of which changes were not written then, and the versions that
+    /// the stream must have before the data are whole.
+    pub(super) unwritten: Option<Vec<(Arc<[u8]>, Version)>>,
     reader: Reader,
+    /// The identity that the stream has for those who load these data, see `Publisher`.
+    pub(super) id: StreamId,
     /// The first byte of the stream behind the data.
     pub(super) start: u64,
     /// Where the next page begins; `None` if it is on its way, or there is none.
@@ -83,20 +87,24 @@ pub(super) struct Sync {
 }
 
 impl Sync {
-    /// Begins one, with the data of the stream up to `start`: of some slots, or of all.
+    /// Begins one, with the data of the stream up to `start`, behind which it is about a database:
+    /// of some slots, or of all.
     pub(super) fn begin(
-        shared: &Shared,
-        (id, start): (StreamId, u64),
+        reader: Reader,
+        (start, stream_database): (u64, u64),
         (is_gathered, slots): (bool, Option<Arc<SlotSet>>),
     ) -> Result<Self, SyncError> {
         let gathered = match is_gathered {
             true => Some(unnamed_file().map_err(|error| SyncError::Gather { error })?),
             false => None,
         };
+        let id = StreamId::random();
         let mut sync = Self {
+            id,
             window: Window::default(),
             read: Vec::new(),
-            reader: Reader::open(shared).map_err(ReadError::from)?,
+            unwritten: None,
+            reader,
             start,
             next: Some(Cursor::START),
             is_last: false,
@@ -117,7 +125,7 @@ impl Sync {
             ("redis-ver", REDIS_VERSION.to_owned()),
             ("redis-bits", "64".to_owned()),
             ("ctime", seconds.to_string()),
-            ("repl-stream-db", "0".to_owned()),
+            ("repl-stream-db", stream_database.to_string()),
             ("repl-id", id.to_string()),
             ("repl-offset", start.to_string()),
             ("aof-base", "0".to_owned()),

@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 
 use farcore::Version;
+use farcore_tuning::mutated;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::source::write_command;
@@ -82,6 +83,7 @@ impl Window {
         // gone when its data would have been read has such a change.
         for (key, change) in &self.changes {
             if change.resets
+                && !mutated!("resets-ignored")
                 && let Some(known) = self.keys.get_mut(key)
             {
                 *known = (*known).max(change.version - 1);
@@ -90,7 +92,7 @@ impl Window {
         let changes = self.changes.iter();
         let known = changes.filter(|(key, change)| {
             let version = self.keys.get(key).copied().unwrap_or(0);
-            change.version <= version
+            change.version <= version && !mutated!("window-ignored")
         });
         let mut stretches: Vec<(u64, u64)> = Vec::new();
         for (_, change) in known {
@@ -112,6 +114,20 @@ impl Window {
 }
 
 impl Fills {
+    /// The window without its stretches, for a stream that is past them.
+    pub(super) fn emptied(&self) -> Self {
+        Self {
+            stretches: Vec::new(),
+            start: self.start,
+            end: self.end,
+        }
+    }
+
+    /// True if something is replaced.
+    pub(super) fn has_some(&self) -> bool {
+        !self.stretches.is_empty()
+    }
+
     /// Adds bytes of the stream from `at` on, as the replica gets them. They begin and end
     /// outside of stretches, or in the same one.
     pub(super) fn replace(&self, mut at: u64, mut bytes: &[u8], into: &mut Vec<u8>) {

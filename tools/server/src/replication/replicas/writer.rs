@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use farcore::{Fed, FedBody, TreeOp, Version};
+use farcore_tuning::mutated;
 
 use super::super::effects;
 use super::super::source::write_command;
@@ -183,6 +184,10 @@ impl StreamWriter {
                     self.add(None, 0, |out| out(&[b"FLUSHALL"]));
                     self.disturbance = Some(Disturbance::Emptied);
                     self.drop_held();
+                    // What was read may be of later, and is gone at replicas.
+                    if !mutated!("read-kept-though-removed") {
+                        self.read.clear();
+                    }
                 }
                 continue;
             }

