@@ -23,8 +23,8 @@
 //! - `bytes`: memory without types, for callers whose types this crate does not know.
 //! - `export`, `share`, `word`: pointers that leave their process.
 //! - `access`: requests, and when they are repeated; `lane`, `caller`: the connections and the
-//!   threads that drive them; `service`, `command`, `node`, `ticks`: the thread that keeps sessions; `shared`:
-//!   what all of them share.
+//!   threads that drive them; `service`, `command`, `node`, `ticks`: the thread that keeps
+//!   sessions; `shared`: what all of them share.
 //!
 //! This crate knows no keys and no engine.
 

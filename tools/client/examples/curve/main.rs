@@ -4,18 +4,22 @@
 //! cargo run --profile instructions -p farcore-client --example curve -- transfers > tcp.md
 //! cargo run --profile instructions -p farcore-client --example curve -- requests > embedded.md
 //! cargo xtask lab curve > verbs.md
+//! cargo run --profile instructions -p farcore-client --example curve -- lookups --server tcp://.. \
+//!     --server-process PID
 //! cargo run --profile instructions -p farcore-client --example curve -- plot native.svg tcp.md verbs.md
 //! ```
 //!
 //! `transfers` measures a client and a server, by default both in this process: one operation at a
 //! time (median and 99th percentile), then 16 at a time (operations and bytes a second). `requests`
 //! measures bare work requests of the embedded backend, which has no connections between peers.
+//! `lookups` compares gets in messages with gets that READ, and their costs to the server.
 
 #![allow(
     clippy::print_stderr,
     reason = "a program: progress does not belong in the table"
 )]
 
+mod lookups;
 mod plot;
 mod requests;
 mod table;
@@ -50,6 +54,8 @@ enum What {
     Transfers(Transfers),
     /// Work requests of the embedded backend.
     Requests(Rounds),
+    /// Gets in messages and by READ, and what they cost the server.
+    Lookups(Lookups),
     /// Draw printed tables.
     Plot {
         /// The SVG file.
@@ -95,9 +101,28 @@ struct Transfers {
     token_file: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct Lookups {
+    #[command(flatten)]
+    rounds: Rounds,
+    /// A server with `--small-bytes 512`.
+    #[arg(long)]
+    server: FabricAddress,
+    /// Its process.
+    #[arg(long, value_name = "PID")]
+    server_process: u32,
+    /// How long the client's thread polls before it sleeps, in microseconds.
+    #[arg(long, default_value_t = 0)]
+    spin_us: u64,
+    /// The server's token.
+    #[arg(long)]
+    token_file: Option<PathBuf>,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     match Arguments::parse().what {
         What::Transfers(transfers) => transfers::run(&transfers),
+        What::Lookups(lookups) => lookups::run(&lookups),
         What::Requests(rounds) => requests::run(rounds),
         What::Plot { output, tables } => plot::write(&output, &tables),
     }
