@@ -151,9 +151,19 @@ pub(crate) fn wanted<T>(name: &str, place: *mut T) -> Result<*mut T, Failure> {
 /// Unless it is null, `place` can be written.
 pub(crate) unsafe fn store<T>(place: *mut T, result: T) {
     if !place.is_null() {
-        // SAFETY: not null; the rest is the caller's promise. What was there is not dropped.
-        unsafe { place.write(result) }
+        // SAFETY: not null; the rest is the caller's promise. What was there is not dropped. A
+        // member of a packed struct may lie anywhere.
+        unsafe { place.write_unaligned(result) }
     }
+}
+
+/// A copy of a struct of the caller; `None` if it is null.
+///
+/// # Safety
+/// Unless it is null, `given` points to a struct.
+pub(crate) unsafe fn copied<T: Copy>(given: *const T) -> Option<T> {
+    // SAFETY: not null; the rest is the caller's promise. It may lie anywhere, as in `store`.
+    (!given.is_null()).then(|| unsafe { given.read_unaligned() })
 }
 
 /// Gives something to the caller.

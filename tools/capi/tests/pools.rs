@@ -51,7 +51,7 @@ const EMBEDDED: [&str; 4] = [
 const TESTS: [Program; 2] = [
     Program {
         path: "tests/programs/pool_misuse.c",
-        prints: "0 of 284 wrong\n",
+        prints: "0 of 332 wrong\n",
     },
     Program {
         path: "tests/programs/pool_errors.cpp",

@@ -150,8 +150,8 @@ unsafe fn open(
 /// connection is made again. Any number of threads may use the pool. It does not survive `fork`.
 /// Blocks until the nodes answer, for the time that the options say at most.
 ///
-/// Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, an address is none,
-/// an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used; the text says
+/// Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, or one twice, an
+/// address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used; the text says
 /// why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
 ///
 /// # Safety

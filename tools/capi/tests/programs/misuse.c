@@ -49,6 +49,16 @@ static void wrong_options(void) {
     EXPECT(farcore_options_set_transfer(options, 2), FARCORE_INVALID_ARGUMENT, "0 or 1");
     EXPECT(farcore_options_set_landings(options, 65536, 1u << 20), FARCORE_INVALID_ARGUMENT,
            "1048576");
+    EXPECT(farcore_options_set_device(options, NULL), FARCORE_INVALID_ARGUMENT,
+           "`device` is null");
+    EXPECT(farcore_options_set_device(options, ""), FARCORE_INVALID_ARGUMENT, "empty");
+    EXPECT(farcore_options_set_device(options, "mlx5_0"), FARCORE_OK, "");
+    EXPECT(farcore_options_set_port(options, 0), FARCORE_INVALID_ARGUMENT, "port is 0: must be 1");
+    EXPECT(farcore_options_set_port(options, 256), FARCORE_INVALID_ARGUMENT, "1 to 255");
+    EXPECT(farcore_options_set_port(options, 255), FARCORE_OK, "");
+    EXPECT(farcore_options_set_gid_index(options, 256), FARCORE_INVALID_ARGUMENT,
+           "gid_index is 256: must be 0 to 255");
+    EXPECT(farcore_options_set_gid_index(options, 0), FARCORE_OK, "");
     farcore_options_free(options);
     farcore_options_free(NULL);
 }
@@ -68,7 +78,10 @@ static void wrong_connections(const char *address, const char *token_file) {
            "tcp://127.0.0.1:1");
     EXPECT(farcore_options_set_queue(options, 0), FARCORE_OK, "");
     EXPECT(farcore_connect(address, options, &client), FARCORE_INVALID_ARGUMENT,
-           "queue is 0: must be 1 or more");
+           "queue is 0: must be 1 to 1048576");
+    EXPECT(farcore_options_set_queue(options, UINT32_MAX), FARCORE_OK, "");
+    EXPECT(farcore_connect(address, options, &client), FARCORE_INVALID_ARGUMENT,
+           "queue is 4294967295");
     EXPECT(farcore_options_set_queue(options, 16), FARCORE_OK, "");
     EXPECT(farcore_options_set_timeout_ms(options, 0), FARCORE_OK, "");
     EXPECT(farcore_connect(address, options, &client), FARCORE_INVALID_ARGUMENT,
@@ -249,6 +262,30 @@ static void wrong_operations(const farcore_client *client) {
     farcore_operation_free(NULL);
 }
 
+/* Results may lie anywhere, as the members of a packed struct do. */
+static void unaligned(const farcore_client *client) {
+    static char place[sizeof(farcore_value) + sizeof(farcore_put_options) + 1];
+    farcore_value *value = (farcore_value *)(void *)(place + 1), copy;
+    uint64_t *version = (uint64_t *)(void *)(place + 1);
+    int64_t *sum = (int64_t *)(void *)(place + 1);
+    farcore_put_options options = {.condition = FARCORE_CONDITION_VERSION, .version = 1};
+    void *given = memcpy(place + 1 + sizeof *value, &options, sizeof options);
+    EXPECT(farcore_put(client, "u", 1, "7", 1, version), FARCORE_OK, "");
+    EXPECT(farcore_increment(client, "u", 1, 1, sum), FARCORE_OK, "");
+    EXPECT(farcore_put_with(client, "u", 1, "7", 1, given, version), FARCORE_VERSION_MISMATCH,
+           "not 1");
+    EXPECT(farcore_get(client, "u", 1, value), FARCORE_OK, "");
+    memcpy(&copy, place + 1, sizeof copy);
+    if (copy.length != 1 || copy.bytes[0] != '8') {
+        fprintf(stderr, "a value that is not aligned: %zu bytes\n", copy.length);
+        wrong++;
+    }
+    farcore_value_free(value);
+    EXPECT(farcore_get_many(client, (void *)(place + 1), 1, (void *)(place + 1)),
+           FARCORE_INVALID_ARGUMENT, "not aligned");
+    EXPECT(farcore_delete(client, "u", 1), FARCORE_OK, "");
+}
+
 static void closed(farcore_client *client) {
     farcore_operation *operation = NULL, *refused = NULL;
     farcore_batch *batch = NULL;
@@ -290,6 +327,7 @@ int main(int argc, char **argv) {
     wrong_conditions(client);
     wrong_batches(client);
     wrong_operations(client);
+    unaligned(client);
     closed(client);
     printf("%d of %d wrong\n", wrong, checked);
     return wrong == 0 ? 0 : 1;

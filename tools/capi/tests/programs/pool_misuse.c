@@ -60,6 +60,16 @@ static void wrong_options(void) {
     EXPECT(farcore_pool_options_set_name(options, "\xff"), FARCORE_INVALID_ARGUMENT, "UTF-8");
     EXPECT(farcore_pool_options_set_zone(options, NULL), FARCORE_INVALID_ARGUMENT,
            "`zone` is null");
+    EXPECT(farcore_pool_options_set_device(options, NULL), FARCORE_INVALID_ARGUMENT,
+           "`device` is null");
+    EXPECT(farcore_pool_options_set_device(options, ""), FARCORE_INVALID_ARGUMENT, "empty");
+    EXPECT(farcore_pool_options_set_device(options, "mlx5_0"), FARCORE_OK, "");
+    EXPECT(farcore_pool_options_set_port(options, 0), FARCORE_INVALID_ARGUMENT, "port is 0: must be 1");
+    EXPECT(farcore_pool_options_set_port(options, 256), FARCORE_INVALID_ARGUMENT, "1 to 255");
+    EXPECT(farcore_pool_options_set_port(options, 255), FARCORE_OK, "");
+    EXPECT(farcore_pool_options_set_gid_index(options, 256), FARCORE_INVALID_ARGUMENT,
+           "gid_index is 256: must be 0 to 255");
+    EXPECT(farcore_pool_options_set_gid_index(options, 0), FARCORE_OK, "");
     farcore_pool_options_free(options);
     farcore_pool_options_free(NULL);
 }
@@ -98,6 +108,10 @@ static farcore_code two_of_one(farcore_pool_options *options) {
     return farcore_pool_options_set_nodes_min(options, 2, 100);
 }
 
+static farcore_code no_zone(farcore_pool_options *options) {
+    return farcore_pool_options_set_zone(options, "");
+}
+
 static void wrong_connections(char **arguments) {
     const char *const *nodes = (const char *const *)arguments;
     farcore_pool_options *options = farcore_pool_options_new();
@@ -107,12 +121,12 @@ static void wrong_connections(char **arguments) {
     EXPECT(farcore_pool_connect(nodes, 1, NULL, NULL), FARCORE_INVALID_ARGUMENT, "`pool` is null");
     EXPECT(farcore_pool_connect(nodes, 0, NULL, &pool), FARCORE_INVALID_ARGUMENT,
            "name at least one");
-    const char *null_name[] = {NULL}, *no_scheme[] = {"nowhere"}, *no_zone[] = {"=tcp://a"};
+    const char *null_name[] = {NULL}, *no_scheme[] = {"nowhere"}, *unnamed[] = {"=tcp://a"};
     const char *no_text[] = {"tcp://\xff"}, *unreachable[] = {"tcp://127.0.0.1:1"};
     EXPECT(farcore_pool_connect(null_name, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT,
            "`node` is null");
     EXPECT(farcore_pool_connect(no_scheme, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "no scheme");
-    EXPECT(farcore_pool_connect(no_zone, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "zone");
+    EXPECT(farcore_pool_connect(unnamed, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "zone");
     EXPECT(farcore_pool_connect(no_text, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "UTF-8");
     EXPECT(farcore_pool_options_set_nodes_min(options, 0, 50), FARCORE_OK, "");
     EXPECT(farcore_pool_connect(unreachable, 1, options, &pool), FARCORE_UNREACHABLE,
@@ -132,6 +146,9 @@ static void wrong_connections(char **arguments) {
     wrong_range(nodes, no_timeout, "timeout is 0ns: must be 1 ms to 1 hour");
     wrong_range(nodes, long_silence, "silence is");
     wrong_range(nodes, two_of_one, "nodes_min is 2");
+    wrong_range(nodes, no_zone, "zone is ``");
+    const char *twice[] = {nodes[0], nodes[1], nodes[0]};
+    EXPECT(farcore_pool_connect(twice, 3, NULL, &pool), FARCORE_INVALID_ARGUMENT, "named once");
     EXPECT(farcore_pool_embedded(1, NULL), FARCORE_INVALID_ARGUMENT, "`pool` is null");
     EXPECT(farcore_pool_embedded(UINT64_MAX, &pool), FARCORE_CANNOT_START, "the limit is");
     farcore_pool_free(NULL);
@@ -370,6 +387,75 @@ static void wrong_operations(farcore_pool *pool) {
     farcore_operation_free(operation);
 }
 
+static void wrong_calls(farcore_pool *pool, farcore_pool *other_pool) {
+    struct {
+        uint64_t first, last;
+    } range = {1, 100};
+    static char long_argument[40000];
+    uint64_t sum = 0;
+    farcore_value answer;
+    farcore_ptr ptr, null = {0};
+    farcore_operation *call = (farcore_operation *)&wrong;
+    EXPECT(farcore_pool_call(pool, 1, "sum", &range, sizeof range, &answer), FARCORE_OK, "");
+    HOLDS(answer.length == sizeof sum);
+    memcpy(&sum, answer.bytes, sizeof sum);
+    HOLDS(sum == 5050);
+    farcore_value_free(&answer);
+    EXPECT(farcore_pool_call(pool, 0, "sum", &range, sizeof range, NULL), FARCORE_OK, "");
+    EXPECT(farcore_pool_call(pool, 0, "echo", NULL, 0, &answer), FARCORE_OK, "");
+    HOLDS(answer.bytes != NULL && answer.length == 0);
+    farcore_value_free(&answer);
+    EXPECT(farcore_pool_call(NULL, 0, "sum", &range, sizeof range, &answer),
+           FARCORE_INVALID_ARGUMENT, "`pool` is null");
+    HOLDS(answer.bytes == NULL && answer.capacity == 0);
+    EXPECT(farcore_pool_call(pool, 0, NULL, &range, sizeof range, &answer),
+           FARCORE_INVALID_ARGUMENT, "`procedure` is null");
+    EXPECT(farcore_pool_call(pool, 0, "\xff", &range, sizeof range, &answer),
+           FARCORE_INVALID_ARGUMENT, "UTF-8");
+    EXPECT(farcore_pool_call(pool, 0, "sum", NULL, 8, &answer), FARCORE_INVALID_ARGUMENT,
+           "`argument` is null");
+    EXPECT(farcore_pool_call(pool, 0, "sum", &range, (size_t)-1, &answer),
+           FARCORE_INVALID_ARGUMENT, "negative number");
+    EXPECT(farcore_pool_call(pool, 2, "sum", &range, sizeof range, &answer), FARCORE_NO_NODE,
+           "node 2");
+    EXPECT(farcore_pool_call(pool, 0, "", &range, sizeof range, &answer), FARCORE_PROCEDURE,
+           "no procedure of this name");
+    EXPECT(farcore_pool_call(pool, 0, "sum", &range, 8, &answer), FARCORE_PROCEDURE,
+           "8 bytes, 16 are expected");
+    EXPECT(farcore_pool_call(pool, 0, "echo", long_argument, sizeof long_argument, &answer),
+           FARCORE_PROCEDURE, "40000 bytes: at most 32768");
+
+    EXPECT(farcore_pool_allocate(pool, 3, 1, NULL, &ptr), FARCORE_OK, "");
+    EXPECT(farcore_pool_write(pool, ptr, "HAL", 3), FARCORE_OK, "");
+    EXPECT(farcore_pool_call_on(pool, ptr, "add", "\1", 1, NULL), FARCORE_OK, "");
+    char bytes[3];
+    EXPECT(farcore_pool_read(pool, ptr, bytes, 3), FARCORE_OK, "");
+    HOLDS(memcmp(bytes, "IBM", 3) == 0);
+    EXPECT(farcore_pool_call_on(pool, null, "add", "\1", 1, NULL), FARCORE_INVALID_ARGUMENT,
+           "the pointer is null");
+    EXPECT(farcore_pool_call_on(pool, farcore_ptr_add(ptr, 1), "add", "\1", 1, NULL),
+           FARCORE_INVALID_ARGUMENT, "byte 1 of its allocation");
+    EXPECT(farcore_pool_call_on(other_pool, ptr, "add", "\1", 1, NULL), FARCORE_FOREIGN, "export");
+    EXPECT(farcore_pool_call_on(pool, ptr, "add", NULL, 0, NULL), FARCORE_PROCEDURE,
+           "1 is expected");
+    EXPECT(farcore_pool_submit_call(NULL, 0, "sum", &range, sizeof range, &call),
+           FARCORE_INVALID_ARGUMENT, "`pool` is null");
+    HOLDS(call == NULL);
+    EXPECT(farcore_pool_submit_call(pool, 0, "sum", &range, sizeof range, &call), FARCORE_OK, "");
+    EXPECT(farcore_wait(call, FARCORE_NO_LIMIT), FARCORE_OK, "");
+    EXPECT(farcore_operation_take_value(call, &answer), FARCORE_OK, "");
+    HOLDS(answer.length == 8 && memcmp(answer.bytes, &sum, 8) == 0);
+    farcore_value_free(&answer);
+    farcore_operation_free(call);
+    /* The memory is freed while the call is under way, which still ends. */
+    EXPECT(farcore_pool_submit_call_on(pool, ptr, "add", "\1", 1, &call), FARCORE_OK, "");
+    EXPECT(farcore_pool_deallocate(pool, ptr), FARCORE_OK, "");
+    EXPECT(farcore_wait(call, FARCORE_NO_LIMIT), FARCORE_OK, "");
+    farcore_operation_free(call);
+    EXPECT(farcore_pool_submit_call_on(pool, ptr, "add", "\1", 1, &call), FARCORE_FREED, "freed");
+    EXPECT(farcore_pool_call_on(pool, ptr, "add", "\1", 1, NULL), FARCORE_FREED, "freed");
+}
+
 static void wrong_shares(farcore_pool *pool, farcore_pool *other_pool, char **arguments) {
     farcore_ptr own, shared, null = {0};
     farcore_value text, again;
@@ -476,6 +562,7 @@ static void wrong_embedded(void) {
     EXPECT(farcore_wait(export, FARCORE_NO_LIMIT), FARCORE_EMBEDDED, "this process");
     farcore_operation_free(export);
     EXPECT(farcore_pool_length(pool, ptr, &(size_t){0}), FARCORE_OK, "");
+    EXPECT(farcore_pool_call(pool, 0, "sum", NULL, 0, NULL), FARCORE_PROCEDURE, "`sum` failed");
     EXPECT(farcore_pool_node_count(pool, NULL), FARCORE_INVALID_ARGUMENT, "`count` is null");
     EXPECT(farcore_pool_node_count(pool, &count), FARCORE_OK, "");
     EXPECT(farcore_pool_node(pool, 0, NULL), FARCORE_INVALID_ARGUMENT, "`node` is null");
@@ -599,6 +686,7 @@ int main(int argc, char **argv) {
     wrong_accesses(pool, other);
     wrong_parts(pool, other);
     wrong_operations(pool);
+    wrong_calls(pool, other);
     wrong_shares(pool, other, arguments);
     farcore_pool_free(other);
     farcore_pool_free(pool);
