@@ -1762,8 +1762,8 @@ farcore_code farcore_pool_node(const struct farcore_pool *pool,
  * Blocks until the nodes answer, for the time that the options say at most.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, or one twice, an
- * address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used; the text says
- * why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
+ * address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used;
+ * the text says why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
  *
  * # Safety
  * `nodes` points to `count` texts that are ended by zeros. `options` is null or came from
@@ -1954,8 +1954,8 @@ farcore_code farcore_pool_options_set_token_file(struct farcore_pool_options *op
 farcore_code farcore_pool_options_set_name(struct farcore_pool_options *options, const char *name);
 
 /**
- * Sets this program's zone, in UTF-8, a name without `=`: memory is allocated on nodes of this zone
- * first. Default: none. `farcore_pool_connect` checks the name.
+ * Sets this program's zone, in UTF-8, a name without `=`: memory is allocated on nodes of this
+ * zone first. Default: none. `farcore_pool_connect` checks the name.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null or the zone is not UTF-8.
  *

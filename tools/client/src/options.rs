@@ -45,8 +45,8 @@ pub struct ClientOptions {
     /// each of `credits` two buffers of this length and about 1 KiB for a key. 512 to 49,152;
     /// default 4096.
     pub small_bytes: usize,
-    /// Operations that may wait to be sent, 1 to 1,048,576; more are refused. Memory: about 200 bytes
-    /// each. Default 4096.
+    /// Operations that may wait to be sent, 1 to 1,048,576; more are refused. Memory: about 200
+    /// bytes each. Default 4096.
     pub queue: usize,
     /// Messages that the server may send before the client has taken them: 4 to 1024, default 64.
     pub credits: u16,

@@ -151,8 +151,8 @@ unsafe fn open(
 /// Blocks until the nodes answer, for the time that the options say at most.
 ///
 /// Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, or one twice, an
-/// address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used; the text says
-/// why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
+/// address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used;
+/// the text says why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
 ///
 /// # Safety
 /// `nodes` points to `count` texts that are ended by zeros. `options` is null or came from

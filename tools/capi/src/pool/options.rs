@@ -118,8 +118,8 @@ pub unsafe extern "C" fn farcore_pool_options_set_name(
     unsafe { set(options, change) }
 }
 
-/// Sets this program's zone, in UTF-8, a name without `=`: memory is allocated on nodes of this zone
-/// first. Default: none. `farcore_pool_connect` checks the name.
+/// Sets this program's zone, in UTF-8, a name without `=`: memory is allocated on nodes of this
+/// zone first. Default: none. `farcore_pool_connect` checks the name.
 ///
 /// Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null or the zone is not UTF-8.
 ///

@@ -2,27 +2,8 @@
  *
  *     misuse ADDRESS TOKEN-FILE
  */
-#include <farcore.h>
-#include <stdio.h>
+#include "expect.h"
 #include <stdlib.h>
-#include <string.h>
-
-static int wrong, checked;
-
-static void expect_at(int line, const char *call, farcore_code code, farcore_code expected,
-                      const char *text) {
-    checked++;
-    if (code != expected) {
-        fprintf(stderr, "line %d: %s: %d instead of %d: %s\n", line, call, (int)code, (int)expected,
-                farcore_error_message());
-        wrong++;
-    } else if (code < 0 && strstr(farcore_error_message(), text) == NULL) {
-        fprintf(stderr, "line %d: %s: the text is '%s'\n", line, call, farcore_error_message());
-        wrong++;
-    }
-}
-
-#define EXPECT(call, expected, text) expect_at(__LINE__, #call, (call), (expected), (text))
 
 static farcore_options *options_of(const char *token_file) {
     farcore_options *options = farcore_options_new();
@@ -49,8 +30,7 @@ static void wrong_options(void) {
     EXPECT(farcore_options_set_transfer(options, 2), FARCORE_INVALID_ARGUMENT, "0 or 1");
     EXPECT(farcore_options_set_landings(options, 65536, 1u << 20), FARCORE_INVALID_ARGUMENT,
            "1048576");
-    EXPECT(farcore_options_set_device(options, NULL), FARCORE_INVALID_ARGUMENT,
-           "`device` is null");
+    EXPECT(farcore_options_set_device(options, NULL), FARCORE_INVALID_ARGUMENT, "`device` is null");
     EXPECT(farcore_options_set_device(options, ""), FARCORE_INVALID_ARGUMENT, "empty");
     EXPECT(farcore_options_set_device(options, "mlx5_0"), FARCORE_OK, "");
     EXPECT(farcore_options_set_port(options, 0), FARCORE_INVALID_ARGUMENT, "port is 0: must be 1");
