@@ -448,6 +448,8 @@ typedef struct farcore_pool farcore_pool;
  */
 typedef struct farcore_pool_options farcore_pool_options;
 
+typedef void (*Handler)(void);
+
 /**
  * A value that was read. The caller owns it, and frees it with `farcore_value_free`.
  */
@@ -723,6 +725,8 @@ const char *farcore_error_message(void);
  */
 const char *farcore_version(void);
 
+extern int pthread_atfork(Handler prepare, Handler parent, Handler child);
+
 /**
  * Frees a value's bytes, and sets all of its fields to 0. A null pointer, and a value of zeros,
  * are left alone; so freeing twice does no harm.
@@ -907,8 +911,8 @@ farcore_code farcore_options_set_gid_index(struct farcore_options *options, uint
  * The caller owns `*client`, closes it with `farcore_client_close` and frees it with
  * `farcore_client_free`. `options` may be null, which means the defaults; they are copied. Starts
  * one thread, which connects again whenever the connection is lost. Any number of threads may use
- * the client. It does not survive `fork`. Cost: a handshake of two round trips, and buffers as the
- * options say, 1.6 MiB by default. Blocks for the time limit of the options at most.
+ * the client. To a child of `fork` it is closed. Cost: a handshake of two round trips, and buffers
+ * as the options say, 1.6 MiB by default. Blocks for the time limit of the options at most.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, the address is none, an option is out
  * of range), `FARCORE_UNREACHABLE`, `FARCORE_REFUSED`, `FARCORE_WRONG_TOKEN` or
@@ -938,7 +942,7 @@ farcore_code farcore_connect(const char *address,
 farcore_code farcore_client_close(struct farcore_client *client);
 
 /**
- * Closes a client, and frees its handle; null is left alone. Operations under way keep their
+ * Closes a client, and frees its handle; null, and what is of a parent process, are left alone. Operations under way keep their
  * outcomes, and are freed on their own. Blocks as `farcore_client_close`. Cannot fail.
  *
  * # Safety
@@ -1295,7 +1299,7 @@ farcore_code farcore_operation_take_batch(struct farcore_operation *operation,
                                           struct farcore_batch **batch);
 
 /**
- * Frees an operation; null is left alone. One that has not ended goes on, and its outcome is lost;
+ * Frees an operation; null, and what is of a parent process, are left alone. One that has not ended goes on, and its outcome is lost;
  * one of a pool may end half done. Values, batches and pointers that were taken from it stay.
  * Cannot fail.
  *
@@ -1758,7 +1762,8 @@ farcore_code farcore_pool_node(const struct farcore_pool *pool,
  * The caller owns `*pool`, closes it with `farcore_pool_close` and frees it with
  * `farcore_pool_free`. `options` may be null, which means the defaults; they are copied. Starts a
  * thread for the sessions, one for their heartbeats, and one for each connection. A lost
- * connection is made again. Any number of threads may use the pool. It does not survive `fork`.
+ * connection is made again. Any number of threads may use the pool. To a child of `fork` it is
+ * closed.
  * Blocks until the nodes answer, for the time that the options say at most.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, or one twice, an
@@ -1804,7 +1809,7 @@ farcore_code farcore_pool_embedded(uint64_t bytes, struct farcore_pool **pool);
 farcore_code farcore_pool_close(struct farcore_pool *pool);
 
 /**
- * Closes a pool, and frees its handle; null is left alone. Operations under way are freed on their
+ * Closes a pool, and frees its handle; null, and what is of a parent process, are left alone. Operations under way are freed on their
  * own. Blocks as `farcore_pool_close`. Cannot fail.
  *
  * # Safety

@@ -55,7 +55,7 @@ const TESTS: [Program; 3] = [
     },
     Program {
         path: "tests/programs/pool_sharing.c",
-        prints: "0 of 91 wrong\n",
+        prints: "0 of 99 wrong\n",
     },
     Program {
         path: "tests/programs/pool_errors.cpp",

@@ -2,8 +2,12 @@
  *
  *     misuse ADDRESS TOKEN-FILE
  */
+#define _POSIX_C_SOURCE 200809L
 #include "expect.h"
 #include <stdlib.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static farcore_options *options_of(const char *token_file) {
     farcore_options *options = farcore_options_new();
@@ -266,6 +270,35 @@ static void unaligned(const farcore_client *client) {
     EXPECT(farcore_delete(client, "u", 1), FARCORE_OK, "");
 }
 
+/* A child cannot use what its parent has made, nor harm it, and connects by itself. */
+static void forked(farcore_client *client, const char *address, const char *token_file) {
+    farcore_operation *put = NULL;
+    farcore_value value;
+    int status = -1;
+    EXPECT(farcore_submit_put(client, "f", 1, "own", 3, &put), FARCORE_OK, "");
+    const pid_t child = fork();
+    if (child == 0) {
+        EXPECT(farcore_get(client, "f", 1, &value), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_wait(put, FARCORE_NO_LIMIT), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_client_close(client), FARCORE_OK, "");
+        farcore_operation_free(put);
+        farcore_client_free(client);
+        farcore_options *options = options_of(token_file);
+        EXPECT(farcore_connect(address, options, &client), FARCORE_OK, "");
+        EXPECT(farcore_ping(client), FARCORE_OK, "");
+        farcore_client_free(client);
+        farcore_options_free(options);
+        _exit(wrong);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "the child has ended with %d\n", status);
+        wrong++;
+    }
+    EXPECT(farcore_wait(put, FARCORE_NO_LIMIT), FARCORE_OK, "");
+    EXPECT(farcore_delete(client, "f", 1), FARCORE_OK, "");
+    farcore_operation_free(put);
+}
+
 static void closed(farcore_client *client) {
     farcore_operation *operation = NULL, *refused = NULL;
     farcore_batch *batch = NULL;
@@ -308,6 +341,7 @@ int main(int argc, char **argv) {
     wrong_batches(client);
     wrong_operations(client);
     unaligned(client);
+    forked(client, argv[1], argv[2]);
     closed(client);
     printf("%d of %d wrong\n", wrong, checked);
     return wrong == 0 ? 0 : 1;

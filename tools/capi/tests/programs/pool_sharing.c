@@ -1,10 +1,14 @@
-/* Each misuse of shared memory and of procedures has its code, and leaves no error for a sanitizer.
+/* Each misuse of shared memory, of procedures and of a fork has its code, and leaves no error for a sanitizer.
  *
  *     pool_sharing NODE0 NODE1 NODE-WITH-TOKEN NODE3 TOKEN-FILE WORDS ORDERS
  *
  * WORDS is a text of three words on NODE3, that may be read.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "expect.h"
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void wrong_calls(farcore_pool *pool, farcore_pool *other_pool) {
     struct {
@@ -157,6 +161,37 @@ static void wrong_transfers(farcore_pool *pool, farcore_pool *other_pool) {
     farcore_value_free(&text);
 }
 
+/* A child cannot use what its parent has made, nor harm it, and connects by itself. */
+static void forked(farcore_pool *pool, const char *const *nodes) {
+    farcore_ptr ptr;
+    farcore_operation *read = NULL;
+    uint64_t word = 7, old = 0;
+    int status = -1;
+    EXPECT(farcore_pool_allocate(pool, 8, 8, NULL, &ptr), FARCORE_OK, "");
+    EXPECT(farcore_pool_write(pool, ptr, &word, 8), FARCORE_OK, "");
+    EXPECT(farcore_pool_submit_read(pool, ptr, 8, &read), FARCORE_OK, "");
+    const pid_t child = fork();
+    if (child == 0) {
+        EXPECT(farcore_pool_read(pool, ptr, &word, 8), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_pool_deallocate(pool, ptr), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_poll(read), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_pool_close(pool), FARCORE_OK, "");
+        farcore_operation_free(read);
+        farcore_pool_free(pool);
+        EXPECT(farcore_pool_connect(nodes, 2, NULL, &pool), FARCORE_OK, "");
+        EXPECT(farcore_pool_allocate(pool, 8, 8, NULL, &ptr), FARCORE_OK, "");
+        EXPECT(farcore_pool_write(pool, ptr, "child...", 8), FARCORE_OK, "");
+        farcore_pool_free(pool);
+        _exit(wrong);
+    }
+    HOLDS(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(farcore_wait(read, FARCORE_NO_LIMIT), FARCORE_OK, "");
+    farcore_operation_free(read);
+    EXPECT(farcore_pool_fetch_add(pool, ptr, 1, &old), FARCORE_OK, "");
+    HOLDS(old == 7);
+    EXPECT(farcore_pool_deallocate(pool, ptr), FARCORE_OK, "");
+}
+
 /* Words of a program in Rust. */
 static void words_of_rust(char **arguments) {
     const char *const *node = (const char *const *)(arguments + 3);
@@ -189,6 +224,7 @@ int main(int argc, char **argv) {
     wrong_calls(pool, other);
     wrong_shares(pool, other, arguments);
     wrong_transfers(pool, other);
+    forked(pool, nodes);
     farcore_pool_free(other);
     farcore_pool_free(pool);
     words_of_rust(arguments);
