@@ -942,8 +942,9 @@ farcore_code farcore_connect(const char *address,
 farcore_code farcore_client_close(struct farcore_client *client);
 
 /**
- * Closes a client, and frees its handle; null, and what is of a parent process, are left alone. Operations under way keep their
- * outcomes, and are freed on their own. Blocks as `farcore_client_close`. Cannot fail.
+ * Closes a client, and frees its handle; null, and what is of a parent process, are left alone.
+ * Operations under way keep their outcomes, and are freed on their own. Blocks as
+ * `farcore_client_close`. Cannot fail.
  *
  * # Safety
  * `client` is null, or came from `farcore_connect`. No other thread uses it, and it is not used
@@ -1299,9 +1300,9 @@ farcore_code farcore_operation_take_batch(struct farcore_operation *operation,
                                           struct farcore_batch **batch);
 
 /**
- * Frees an operation; null, and what is of a parent process, are left alone. One that has not ended goes on, and its outcome is lost;
- * one of a pool may end half done. Values, batches and pointers that were taken from it stay.
- * Cannot fail.
+ * Frees an operation; null, and what is of a parent process, are left alone. One that has not
+ * ended goes on, and its outcome is lost; one of a pool may end half done. Values, batches and
+ * pointers that were taken from it stay. Cannot fail.
  *
  * # Safety
  * `operation` is null, or came from this library. No other thread uses it, and it is not used
@@ -1809,8 +1810,8 @@ farcore_code farcore_pool_embedded(uint64_t bytes, struct farcore_pool **pool);
 farcore_code farcore_pool_close(struct farcore_pool *pool);
 
 /**
- * Closes a pool, and frees its handle; null, and what is of a parent process, are left alone. Operations under way are freed on their
- * own. Blocks as `farcore_pool_close`. Cannot fail.
+ * Closes a pool, and frees its handle; null, and what is of a parent process, are left alone.
+ * Operations under way are freed on their own. Blocks as `farcore_pool_close`. Cannot fail.
  *
  * # Safety
  * `pool` is null, or came from `farcore_pool_connect` or `farcore_pool_embedded`. No other thread

@@ -116,8 +116,9 @@ pub unsafe extern "C" fn farcore_client_close(client: *mut Client) -> Code {
     })
 }
 
-/// Closes a client, and frees its handle; null, and what is of a parent process, are left alone. Operations under way keep their
-/// outcomes, and are freed on their own. Blocks as `farcore_client_close`. Cannot fail.
+/// Closes a client, and frees its handle; null, and what is of a parent process, are left alone.
+/// Operations under way keep their outcomes, and are freed on their own. Blocks as
+/// `farcore_client_close`. Cannot fail.
 ///
 /// # Safety
 /// `client` is null, or came from `farcore_connect`. No other thread uses it, and it is not used

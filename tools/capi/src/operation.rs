@@ -332,9 +332,9 @@ pub unsafe extern "C" fn farcore_operation_take_batch(
     unsafe { result(operation, write) }
 }
 
-/// Frees an operation; null, and what is of a parent process, are left alone. One that has not ended goes on, and its outcome is lost;
-/// one of a pool may end half done. Values, batches and pointers that were taken from it stay.
-/// Cannot fail.
+/// Frees an operation; null, and what is of a parent process, are left alone. One that has not
+/// ended goes on, and its outcome is lost; one of a pool may end half done. Values, batches and
+/// pointers that were taken from it stay. Cannot fail.
 ///
 /// # Safety
 /// `operation` is null, or came from this library. No other thread uses it, and it is not used

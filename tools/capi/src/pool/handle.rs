@@ -247,8 +247,8 @@ pub unsafe extern "C" fn farcore_pool_close(pool: *mut Pool) -> Code {
     })
 }
 
-/// Closes a pool, and frees its handle; null, and what is of a parent process, are left alone. Operations under way are freed on their
-/// own. Blocks as `farcore_pool_close`. Cannot fail.
+/// Closes a pool, and frees its handle; null, and what is of a parent process, are left alone.
+/// Operations under way are freed on their own. Blocks as `farcore_pool_close`. Cannot fail.
 ///
 /// # Safety
 /// `pool` is null, or came from `farcore_pool_connect` or `farcore_pool_embedded`. No other thread

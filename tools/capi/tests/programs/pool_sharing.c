@@ -1,4 +1,5 @@
-/* Each misuse of shared memory, of procedures and of a fork has its code, and leaves no error for a sanitizer.
+/* Each misuse of shared memory, of procedures and of a fork has its code, and leaves no error for a
+ * sanitizer.
  *
  *     pool_sharing NODE0 NODE1 NODE-WITH-TOKEN NODE3 TOKEN-FILE WORDS ORDERS
  *
