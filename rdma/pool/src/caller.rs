@@ -23,6 +23,10 @@ pub(crate) struct Caller {
     thread: Thread,
     is_woken: AtomicBool,
     sleeps: AtomicBool,
+    /// The process that has made it, and whether another one has used it since: a forked child,
+    /// which shares the event with its parent, and would take its wakes.
+    process: u32,
+    is_inherited: AtomicBool,
     /// Ends a sleep. Without one, if no descriptor was left, sleeps end by their limit.
     event: Option<OwnedFd>,
 }
@@ -43,7 +47,11 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        let _ = SPARE.try_with(|spare| spare.set(self.0.take()));
+        let own = self
+            .0
+            .take()
+            .filter(|caller| !caller.is_inherited.load(Ordering::Relaxed));
+        let _ = SPARE.try_with(|spare| spare.set(own));
     }
 }
 
@@ -58,6 +66,8 @@ impl Caller {
             thread: std::thread::current(),
             is_woken: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
+            process: std::process::id(),
+            is_inherited: AtomicBool::new(false),
             event: eventfd(0, flags).ok(),
         })
     }
@@ -89,7 +99,11 @@ impl Caller {
 
     /// Waits for descriptors, until the thread is woken.
     pub(crate) fn sleep(&self, waits: &[Readiness], limit: Option<Duration>) {
-        let Some(event) = &self.event else {
+        if self.process != std::process::id() {
+            self.is_inherited.store(true, Ordering::Relaxed);
+        }
+        let own = |_: &&OwnedFd| !self.is_inherited.load(Ordering::Relaxed);
+        let Some(event) = self.event.as_ref().filter(own) else {
             std::thread::sleep(limit.map_or(BLIND, |limit| limit.min(BLIND)));
             return;
         };
@@ -138,5 +152,24 @@ impl Wake for Caller {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.wake_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_replaces_the_caller_of_its_parent() {
+        let mut caller = Caller::new();
+        Arc::get_mut(&mut caller).expect("it is alone").process = 0;
+        SPARE.set(Some(Arc::clone(&caller)));
+        let borrowed = Caller::of_this_thread();
+        assert!(Arc::ptr_eq(borrowed.get(), &caller));
+        borrowed.get().sleep(&[], Some(Duration::ZERO));
+        drop(borrowed);
+        let own = Caller::of_this_thread();
+        assert!(!Arc::ptr_eq(own.get(), &caller));
+        assert_eq!(own.get().process, std::process::id());
     }
 }

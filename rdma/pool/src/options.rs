@@ -37,7 +37,8 @@ pub struct PoolOptions {
     pub nodes_min: Option<usize>,
     /// How long a start waits for them. Default: 5 s.
     pub nodes_wait: Duration,
-    /// This program's zone: memory is allocated on nodes of this zone first. Default: none.
+    /// This program's zone, a name without `=`: memory is allocated on nodes of this zone first.
+    /// Default: none.
     pub zone: Option<String>,
     /// How long a waiting thread polls before it sleeps. Default: 50 us.
     pub spin: Duration,
@@ -98,6 +99,11 @@ impl PoolOptions {
             let value = format!("{:?}", self.nodes_wait);
             return wrong("nodes_wait", value, "at most 1 hour");
         }
+        if let Some(zone) = &self.zone
+            && (zone.is_empty() || zone.contains('='))
+        {
+            return wrong("zone", format!("`{zone}`"), "a name without `=`");
+        }
         match self.nodes_min {
             Some(least) if !(1..=nodes).contains(&least) => wrong(
                 "nodes_min",
@@ -149,6 +155,23 @@ impl FromStr for NodeAddress {
             address,
         })
     }
+}
+
+/// Checks that no node is named twice: memory beside a node would lie on the node itself.
+///
+/// # Errors
+/// [`PoolError::Option`] names the first that is.
+pub(crate) fn check_distinct(nodes: &[NodeAddress]) -> Result<()> {
+    for (place, node) in nodes.iter().enumerate() {
+        if nodes[..place].iter().any(|one| one.address == node.address) {
+            return Err(PoolError::Option {
+                option: "node",
+                value: node.to_string(),
+                range: "named once",
+            });
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for NodeAddress {
@@ -214,6 +237,19 @@ mod tests {
         assert_eq!(refused(|o| o.nodes_wait = Duration::MAX), "nodes_wait");
         assert_eq!(refused(|o| o.nodes_min = Some(0)), "nodes_min");
         assert_eq!(refused(|o| o.nodes_min = Some(3)), "nodes_min");
+        assert_eq!(refused(|o| o.zone = Some(String::new())), "zone");
+        assert_eq!(refused(|o| o.zone = Some("a=b".to_owned())), "zone");
+    }
+
+    #[test]
+    fn a_node_that_is_named_twice_is_refused() {
+        let nodes = |names: [&str; 2]| names.map(|name| name.parse().expect("an address"));
+        assert_eq!(check_distinct(&nodes(["tcp://a", "tcp://b"])), Ok(()));
+        for twice in [["tcp://a", "z=tcp://a:7400"], ["z=tcp://a", "y=tcp://a"]] {
+            let error = check_distinct(&nodes(twice)).expect_err("it is named twice");
+            let text = error.to_string();
+            assert!(text.ends_with("tcp://a:7400: must be named once"), "{text}");
+        }
     }
 
     #[test]
@@ -223,5 +259,24 @@ mod tests {
         }
         let node: NodeAddress = "tcp://a:1".parse().expect("an address");
         assert_eq!((node.zone, node.address.port()), (None, 1));
+    }
+
+    #[test]
+    fn any_text_is_a_node_or_refused() {
+        farcore_fuzz::Target::new("node address")
+            .seed("rack-7=tcp://10.0.0.1")
+            .seed("tcp://host:7400")
+            .seed("z=rdma+tcp://[::1]:65535")
+            .words(&["tcp", "rdma", "://", "[", "]", ":", "=", "==", "65536"])
+            .run(|bytes| {
+                let Ok(text) = str::from_utf8(bytes) else {
+                    return;
+                };
+                let Ok(node) = text.parse::<NodeAddress>() else {
+                    return;
+                };
+                assert!(node.zone.as_deref().is_none_or(|zone| !zone.is_empty()));
+                assert_eq!(node.to_string().parse(), Ok(node));
+            });
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{PoolError, Result};
 use crate::export::Exported;
 use crate::lane::Lane;
 use crate::op::Op;
-use crate::options::{NodeAddress, Placement, PoolOptions};
+use crate::options::{NodeAddress, Placement, PoolOptions, check_distinct};
 use crate::plain::Plain;
 use crate::service::{self, Nodes, Setup};
 use crate::share;
@@ -102,7 +102,7 @@ impl RemotePool {
     /// # Errors
     /// [`PoolError::Connect`] if an address is wrong, a node refuses, or too few answer in time;
     /// [`PoolError::Token`] if a node has another token; [`PoolError::Option`] if a setting is out
-    /// of range; [`PoolError::Start`] if the system has no thread left.
+    /// of range, or a node is named twice; [`PoolError::Start`] if the system has no thread left.
     pub fn connect<A: AsRef<str>>(
         nodes: impl IntoIterator<Item = A>,
         options: PoolOptions,
@@ -113,6 +113,7 @@ impl RemotePool {
             let what = "no memory node given: name at least one";
             return Err(PoolError::Connect(what.to_owned()));
         }
+        check_distinct(&nodes)?;
         options.check(nodes.len())?;
         let heartbeats = Heartbeats::start()
             .map_err(|error| PoolError::Start(format!("the thread of the sessions: {error}")))?;

@@ -147,6 +147,19 @@ impl<T: Plain> RemoteSlice<T> {
             decode(&answer).map_err(|reason| failed(self.shared(), node, name, reason))
         })
     }
+
+    /// As [`RemoteSlice::call`], with bytes, which answers bytes: at most 32 KiB each.
+    ///
+    /// # Errors
+    /// As [`RemoteSlice::call`].
+    pub fn call_bytes<'a>(
+        &'a self,
+        name: &'a str,
+        argument: &'a [u8],
+    ) -> Op<'a, impl Future<Output = Result<Vec<u8>>> + Send + 'a> {
+        let argument = argument.to_vec();
+        Op::new(self.lane(), called_on(self.allocation(), name, argument))
+    }
 }
 
 fn failed(shared: &Shared, node: usize, name: &str, reason: String) -> PoolError {

@@ -17,11 +17,15 @@
  * `FARCORE_QUEUE_FULL`. Common errors of pools, which every access to remote memory may return, are
  * `FARCORE_INVALID_ARGUMENT`, `FARCORE_OUT_OF_BOUNDS`, `FARCORE_FREED`, `FARCORE_FOREIGN`,
  * `FARCORE_READ_ONLY` (of what writes), `FARCORE_RENEWED`, `FARCORE_NODE_DOWN`,
- * `FARCORE_ACCESS_REFUSED` and `FARCORE_CLOSED`. Any function may return `FARCORE_PANICKED`.
+ * `FARCORE_ACCESS_REFUSED` and `FARCORE_CLOSED`. Codes from 0 to -7 are the statuses of the native
+ * protocol with its numbers, those from -8 to -11 its other ones; from -1001 on they are this
+ * library's. Any function may return `FARCORE_PANICKED`.
  *
  * Pointers. No pointer may be null unless the function says so; a null pointer where it may not be
  * is `FARCORE_INVALID_ARGUMENT`. Bytes may be null if their length is 0. Keys and values are copied
- * before a function returns.
+ * before a function returns. Lengths that no object can have are `FARCORE_INVALID_ARGUMENT`, too.
+ * What was freed, what this library did not give, and a text without its zero are not noticed: they
+ * are undefined behaviour.
  *
  * Ownership. What a function gives in a `farcore_value`, `farcore_batch`, `farcore_operation`,
  * `farcore_client`, `farcore_options`, `farcore_pool` or `farcore_pool_options` is the caller's,
@@ -52,8 +56,8 @@
 /**
  * How a call ended. 0 is success, 1 says that an operation is under way, and an error is below 0.
  *
- * From -1 to -11 these are the statuses of Farcore's native protocol. From -1001 on they are
- * errors of this side.
+ * From 0 to -11 these are the statuses of Farcore's native protocol, with its numbers. From -1001
+ * on they are errors of this library, those of pools from -1013 on.
  */
 enum farcore_code
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -234,6 +238,11 @@ enum farcore_code
      * Calls or operations that are under way use the allocation. Wait for them.
      */
     FARCORE_IN_USE = -1029,
+    /**
+     * A procedure of the program that hosts the memory node failed, is late or unknown. The text
+     * has the reason.
+     */
+    FARCORE_PROCEDURE = -1030,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -438,6 +447,8 @@ typedef struct farcore_pool farcore_pool;
  * Options of a pool, which `farcore_pool_connect` copies.
  */
 typedef struct farcore_pool_options farcore_pool_options;
+
+typedef void (*Handler)(void);
 
 /**
  * A value that was read. The caller owns it, and frees it with `farcore_value_free`.
@@ -714,6 +725,8 @@ const char *farcore_error_message(void);
  */
 const char *farcore_version(void);
 
+extern int pthread_atfork(Handler prepare, Handler parent, Handler child);
+
 /**
  * Frees a value's bytes, and sets all of its fields to 0. A null pointer, and a value of zeros,
  * are left alone; so freeing twice does no harm.
@@ -789,7 +802,7 @@ farcore_code farcore_options_set_timeout_ms(struct farcore_options *options, uin
 farcore_code farcore_options_set_name(struct farcore_options *options, const char *name);
 
 /**
- * Sets how many operations may wait to be sent: 1 or more. More end with `FARCORE_QUEUE_FULL`.
+ * Sets how many operations may wait to be sent: 1 to 1048576. More end with `FARCORE_QUEUE_FULL`.
  * Default: 4096. Memory: about 200 bytes each. `farcore_connect` checks the range.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null.
@@ -859,13 +872,47 @@ farcore_code farcore_options_set_landings(struct farcore_options *options,
 farcore_code farcore_options_set_spin_us(struct farcore_options *options, uint64_t spin_us);
 
 /**
+ * Sets the RDMA device, such as "mlx5_0", of addresses with `rdma://` and `rdma+tcp://`. Default:
+ * the device of the route, or the first with an active port. `farcore_connect` looks for it.
+ *
+ * Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null, or the name is empty or not UTF-8.
+ *
+ * # Safety
+ * `options` came from `farcore_options_new`; no other thread uses it. `device` is ended by a
+ * zero.
+ */
+farcore_code farcore_options_set_device(struct farcore_options *options, const char *device);
+
+/**
+ * Sets the port of the RDMA device, 1 to 255, of addresses with `rdma+tcp://`; with `rdma://` the
+ * route says it. Default: the first active one.
+ *
+ * Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the port is out of range.
+ *
+ * # Safety
+ * `options` came from `farcore_options_new`; no other thread uses it.
+ */
+farcore_code farcore_options_set_port(struct farcore_options *options, uint32_t port);
+
+/**
+ * Sets the entry of the port's GID table, 0 to 255, of addresses with `rdma+tcp://`; with
+ * `rdma://` the route says it. Default: that of RoCE v2 over IPv4, or the best there is.
+ *
+ * Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the index is out of range.
+ *
+ * # Safety
+ * `options` came from `farcore_options_new`; no other thread uses it.
+ */
+farcore_code farcore_options_set_gid_index(struct farcore_options *options, uint32_t gid_index);
+
+/**
  * Connects to a server, as `tcp://host:port`, `rdma://host:port` or `rdma+tcp://host:port`.
  *
  * The caller owns `*client`, closes it with `farcore_client_close` and frees it with
  * `farcore_client_free`. `options` may be null, which means the defaults; they are copied. Starts
  * one thread, which connects again whenever the connection is lost. Any number of threads may use
- * the client. It does not survive `fork`. Cost: a handshake of two round trips, and buffers as the
- * options say, 1.6 MiB by default. Blocks for the time limit of the options at most.
+ * the client. To a child of `fork` it is closed. Cost: a handshake of two round trips, and buffers
+ * as the options say, 1.6 MiB by default. Blocks for the time limit of the options at most.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, the address is none, an option is out
  * of range), `FARCORE_UNREACHABLE`, `FARCORE_REFUSED`, `FARCORE_WRONG_TOKEN` or
@@ -895,8 +942,9 @@ farcore_code farcore_connect(const char *address,
 farcore_code farcore_client_close(struct farcore_client *client);
 
 /**
- * Closes a client, and frees its handle; null is left alone. Operations under way keep their
- * outcomes, and are freed on their own. Blocks as `farcore_client_close`. Cannot fail.
+ * Closes a client, and frees its handle; null, and what is of a parent process, are left alone.
+ * Operations under way keep their outcomes, and are freed on their own. Blocks as
+ * `farcore_client_close`. Cannot fail.
  *
  * # Safety
  * `client` is null, or came from `farcore_connect`. No other thread uses it, and it is not used
@@ -1252,9 +1300,9 @@ farcore_code farcore_operation_take_batch(struct farcore_operation *operation,
                                           struct farcore_batch **batch);
 
 /**
- * Frees an operation; null is left alone. One that has not ended goes on, and its outcome is lost;
- * one of a pool may end half done. Values, batches and pointers that were taken from it stay.
- * Cannot fail.
+ * Frees an operation; null, and what is of a parent process, are left alone. One that has not
+ * ended goes on, and its outcome is lost; one of a pool may end half done. Values, batches and
+ * pointers that were taken from it stay. Cannot fail.
  *
  * # Safety
  * `operation` is null, or came from this library. No other thread uses it, and it is not used
@@ -1605,6 +1653,85 @@ farcore_code farcore_pool_fetch_add(const struct farcore_pool *pool,
                                     uint64_t *old);
 
 /**
+ * Calls a procedure of the program that hosts the node with an index, with `length` bytes as its
+ * argument, and writes the bytes that it answers to `*answer`; each has 32 KiB at most.
+ *
+ * The caller owns `*answer`, and frees it with `farcore_value_free`; it is all zeros unless the
+ * function returns `FARCORE_OK`. It may be null: then the answer is dropped. `argument` may be
+ * null if `length` is 0.
+ *
+ * Fails with `FARCORE_PROCEDURE` (the host has none of this name, it failed or is late, or the
+ * argument or the name is too long), `FARCORE_NO_NODE`, `FARCORE_RENEWED`,
+ * `FARCORE_UNKNOWN_OUTCOME` if the connection broke, `FARCORE_INVALID_ARGUMENT` or
+ * `FARCORE_CLOSED`. Any thread may call it; the calls of one pool to one node run one after
+ * another. Cost: a round trip, and what the procedure takes.
+ *
+ * # Safety
+ * `pool` came from this library and is not freed. `procedure` is ended by a zero. `argument`
+ * points to `length` bytes. `answer` is null or can be written; what it held is not freed.
+ */
+farcore_code farcore_pool_call(const struct farcore_pool *pool,
+                               uint32_t node,
+                               const char *procedure,
+                               const void *argument,
+                               size_t length,
+                               struct farcore_value *answer);
+
+/**
+ * Calls a procedure of the program that hosts the node of an allocation, which is given by the
+ * pointer to its first byte. The procedure may read and write it. Only its owner may do so, and it
+ * must lie in one place.
+ *
+ * Gives `*answer` and fails as `farcore_pool_call`, or with a common error of pools. If a call is
+ * late, or its outcome unknown, the memory is not allocated again before this pool is closed.
+ * Threads and cost as `farcore_pool_call`.
+ *
+ * # Safety
+ * As `farcore_pool_call`.
+ */
+farcore_code farcore_pool_call_on(const struct farcore_pool *pool,
+                                  struct farcore_ptr target,
+                                  const char *procedure,
+                                  const void *argument,
+                                  size_t length,
+                                  struct farcore_value *answer);
+
+/**
+ * Submits a call of a procedure. `farcore_operation_take_value` gives its answer. Name and
+ * argument are copied.
+ *
+ * Gives `*operation` and returns as `farcore_pool_submit_allocate`; its codes are those of
+ * `farcore_pool_call`. Any thread may call it. Cost: some allocations; does not wait.
+ *
+ * # Safety
+ * `pool` came from this library and is not freed. `procedure` is ended by a zero. `argument`
+ * points to `length` bytes. `operation` can be written.
+ */
+farcore_code farcore_pool_submit_call(const struct farcore_pool *pool,
+                                      uint32_t node,
+                                      const char *procedure,
+                                      const void *argument,
+                                      size_t length,
+                                      struct farcore_operation **operation);
+
+/**
+ * Submits a call of a procedure on an allocation. `farcore_operation_take_value` gives its answer.
+ *
+ * Gives `*operation` and returns as `farcore_pool_submit_read`; its codes are those of
+ * `farcore_pool_call_on`. Name and argument are copied. Any thread may call it. Cost: some
+ * allocations; does not wait.
+ *
+ * # Safety
+ * As `farcore_pool_submit_call`.
+ */
+farcore_code farcore_pool_submit_call_on(const struct farcore_pool *pool,
+                                         struct farcore_ptr target,
+                                         const char *procedure,
+                                         const void *argument,
+                                         size_t length,
+                                         struct farcore_operation **operation);
+
+/**
  * Writes how many memory nodes a pool has to `*count`; their indexes begin at 0, in the order of
  * their addresses.
  *
@@ -1636,12 +1763,13 @@ farcore_code farcore_pool_node(const struct farcore_pool *pool,
  * The caller owns `*pool`, closes it with `farcore_pool_close` and frees it with
  * `farcore_pool_free`. `options` may be null, which means the defaults; they are copied. Starts a
  * thread for the sessions, one for their heartbeats, and one for each connection. A lost
- * connection is made again. Any number of threads may use the pool. It does not survive `fork`.
+ * connection is made again. Any number of threads may use the pool. To a child of `fork` it is
+ * closed.
  * Blocks until the nodes answer, for the time that the options say at most.
  *
- * Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, an address is none,
- * an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used; the text says
- * why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
+ * Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, or one twice, an
+ * address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used;
+ * the text says why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
  *
  * # Safety
  * `nodes` points to `count` texts that are ended by zeros. `options` is null or came from
@@ -1682,8 +1810,8 @@ farcore_code farcore_pool_embedded(uint64_t bytes, struct farcore_pool **pool);
 farcore_code farcore_pool_close(struct farcore_pool *pool);
 
 /**
- * Closes a pool, and frees its handle; null is left alone. Operations under way are freed on their
- * own. Blocks as `farcore_pool_close`. Cannot fail.
+ * Closes a pool, and frees its handle; null, and what is of a parent process, are left alone.
+ * Operations under way are freed on their own. Blocks as `farcore_pool_close`. Cannot fail.
  *
  * # Safety
  * `pool` is null, or came from `farcore_pool_connect` or `farcore_pool_embedded`. No other thread
@@ -1832,8 +1960,8 @@ farcore_code farcore_pool_options_set_token_file(struct farcore_pool_options *op
 farcore_code farcore_pool_options_set_name(struct farcore_pool_options *options, const char *name);
 
 /**
- * Sets this program's zone, in UTF-8: memory is allocated on nodes of this zone first. Default:
- * none.
+ * Sets this program's zone, in UTF-8, a name without `=`: memory is allocated on nodes of this
+ * zone first. Default: none. `farcore_pool_connect` checks the name.
  *
  * Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null or the zone is not UTF-8.
  *
@@ -1927,6 +2055,42 @@ farcore_code farcore_pool_options_set_nodes_min(struct farcore_pool_options *opt
  */
 farcore_code farcore_pool_options_set_spin_us(struct farcore_pool_options *options,
                                               uint64_t spin_us);
+
+/**
+ * Sets the RDMA device, such as "mlx5_0", of addresses with `rdma://` and `rdma+tcp://`. Default:
+ * the device of the route, or the first with an active port. `farcore_pool_connect` looks for it.
+ *
+ * Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null, or the name is empty or not UTF-8.
+ *
+ * # Safety
+ * `options` came from `farcore_pool_options_new`; no other thread uses it. `device` is ended by a
+ * zero.
+ */
+farcore_code farcore_pool_options_set_device(struct farcore_pool_options *options,
+                                             const char *device);
+
+/**
+ * Sets the port of the RDMA device, 1 to 255, of addresses with `rdma+tcp://`; with `rdma://` the
+ * route says it. Default: the first active one.
+ *
+ * Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the port is out of range.
+ *
+ * # Safety
+ * `options` came from `farcore_pool_options_new`; no other thread uses it.
+ */
+farcore_code farcore_pool_options_set_port(struct farcore_pool_options *options, uint32_t port);
+
+/**
+ * Sets the entry of the port's GID table, 0 to 255, of addresses with `rdma+tcp://`; with
+ * `rdma://` the route says it. Default: that of RoCE v2 over IPv4, or the best there is.
+ *
+ * Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the index is out of range.
+ *
+ * # Safety
+ * `options` came from `farcore_pool_options_new`; no other thread uses it.
+ */
+farcore_code farcore_pool_options_set_gid_index(struct farcore_pool_options *options,
+                                                uint32_t gid_index);
 
 /**
  * A pointer moved by some bytes, forwards or backwards. It may leave its allocation, and come

@@ -5,7 +5,7 @@
 use std::ffi::c_char;
 use std::ptr;
 
-use crate::boundary::{bytes, guard, guard_free, handle, slice, take_back, wanted};
+use crate::boundary::{bytes, guard, guard_free, handle, slice, store, take_back, wanted};
 use crate::error::{Code, Failure};
 use crate::outcome::{Outcome, Returned};
 use crate::value::{Pair, Slice};
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn farcore_batch_item(
             ))
         })?;
         // SAFETY: not null; the rest is the caller's promise.
-        unsafe { place.write(Item::of(outcome)) };
+        unsafe { store(place, Item::of(outcome)) };
         Ok(Code::Ok)
     })
 }

@@ -11,6 +11,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Code, Failure, raise};
+use crate::process::Process;
 
 /// Runs the body of an exported function. Its failure, or its panic, becomes a code.
 pub(crate) fn guard(body: impl FnOnce() -> Result<Code, Failure>) -> Code {
@@ -151,9 +152,19 @@ pub(crate) fn wanted<T>(name: &str, place: *mut T) -> Result<*mut T, Failure> {
 /// Unless it is null, `place` can be written.
 pub(crate) unsafe fn store<T>(place: *mut T, result: T) {
     if !place.is_null() {
-        // SAFETY: not null; the rest is the caller's promise. What was there is not dropped.
-        unsafe { place.write(result) }
+        // SAFETY: not null; the rest is the caller's promise. What was there is not dropped. A
+        // member of a packed struct may lie anywhere.
+        unsafe { place.write_unaligned(result) }
     }
+}
+
+/// A copy of a struct of the caller; `None` if it is null.
+///
+/// # Safety
+/// Unless it is null, `given` points to a struct.
+pub(crate) unsafe fn copied<T: Copy>(given: *const T) -> Option<T> {
+    // SAFETY: not null; the rest is the caller's promise. It may lie anywhere, as in `store`.
+    (!given.is_null()).then(|| unsafe { given.read_unaligned() })
 }
 
 /// Gives something to the caller.
@@ -173,6 +184,18 @@ pub(crate) unsafe fn take_back<T>(thing: *mut T) {
     if !thing.is_null() {
         // SAFETY: not null; the rest is the caller's promise.
         drop(unsafe { Box::from_raw(thing) });
+    }
+}
+
+/// As [`take_back`], unless the thing is of a parent of this process: then it stays as it is.
+///
+/// # Safety
+/// As [`take_back`].
+pub(crate) unsafe fn take_back_here<T>(thing: *mut T, made_in: impl FnOnce(&T) -> Process) {
+    // SAFETY: the caller's promise.
+    if unsafe { thing.as_ref() }.is_none_or(|thing| made_in(thing).is_this()) {
+        // SAFETY: as above.
+        unsafe { take_back(thing) }
     }
 }
 

@@ -11,13 +11,17 @@ use std::sync::{PoisonError, RwLock};
 
 use farcore_client as native;
 
-use crate::boundary::{give, guard, guard_free, handle, store, take_back, utf8, wanted};
+use crate::boundary::{give, guard, guard_free, handle, store, take_back_here, utf8, wanted};
 use crate::error::{Code, Failure};
 use crate::options::Options;
+use crate::process::Process;
 
 /// A connection to a server, for any number of threads.
 #[derive(Debug)]
-pub struct Client(RwLock<Option<native::Client>>);
+pub struct Client {
+    process: Process,
+    native: RwLock<Option<native::Client>>,
+}
 
 impl Client {
     /// Gives the client to a function that submits something, unless it is closed. The function
@@ -26,7 +30,8 @@ impl Client {
         &self,
         submit: impl FnOnce(&native::Client) -> T,
     ) -> Result<T, Failure> {
-        let client = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        self.process.check()?;
+        let client = self.native.read().unwrap_or_else(PoisonError::into_inner);
         client.as_ref().map(submit).ok_or_else(|| {
             Failure::new(
                 Code::Closed,
@@ -36,8 +41,11 @@ impl Client {
     }
 
     fn close(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         let client = self
-            .0
+            .native
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
@@ -51,8 +59,8 @@ impl Client {
 /// The caller owns `*client`, closes it with `farcore_client_close` and frees it with
 /// `farcore_client_free`. `options` may be null, which means the defaults; they are copied. Starts
 /// one thread, which connects again whenever the connection is lost. Any number of threads may use
-/// the client. It does not survive `fork`. Cost: a handshake of two round trips, and buffers as the
-/// options say, 1.6 MiB by default. Blocks for the time limit of the options at most.
+/// the client. To a child of `fork` it is closed. Cost: a handshake of two round trips, and buffers
+/// as the options say, 1.6 MiB by default. Blocks for the time limit of the options at most.
 ///
 /// Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, the address is none, an option is out
 /// of range), `FARCORE_UNREACHABLE`, `FARCORE_REFUSED`, `FARCORE_WRONG_TOKEN` or
@@ -80,7 +88,10 @@ pub unsafe extern "C" fn farcore_connect(
         let options = options.map_or_else(Default::default, |options| options.0.clone());
         let connected = native::Client::connect(&address, options)?;
         // SAFETY: as above.
-        unsafe { give(place, Client(RwLock::new(Some(connected)))) };
+        unsafe {
+            let (process, native) = (Process::this(), RwLock::new(Some(connected)));
+            give(place, Client { process, native });
+        }
         Ok(Code::Ok)
     })
 }
@@ -105,8 +116,9 @@ pub unsafe extern "C" fn farcore_client_close(client: *mut Client) -> Code {
     })
 }
 
-/// Closes a client, and frees its handle; null is left alone. Operations under way keep their
-/// outcomes, and are freed on their own. Blocks as `farcore_client_close`. Cannot fail.
+/// Closes a client, and frees its handle; null, and what is of a parent process, are left alone.
+/// Operations under way keep their outcomes, and are freed on their own. Blocks as
+/// `farcore_client_close`. Cannot fail.
 ///
 /// # Safety
 /// `client` is null, or came from `farcore_connect`. No other thread uses it, and it is not used
@@ -114,5 +126,5 @@ pub unsafe extern "C" fn farcore_client_close(client: *mut Client) -> Code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcore_client_free(client: *mut Client) {
     // SAFETY: the caller's promise.
-    guard_free(|| unsafe { take_back(client) });
+    guard_free(|| unsafe { take_back_here(client, |client| client.process) });
 }

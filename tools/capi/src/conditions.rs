@@ -9,6 +9,7 @@ use std::fmt;
 
 use farcore_client as client;
 
+use crate::boundary::copied;
 use crate::error::Failure;
 
 /// What a key must be for a change to be made.
@@ -117,11 +118,11 @@ impl PutOptions {
     /// Unless it is null, `options` points to options.
     pub(crate) unsafe fn of(options: *const Self) -> Result<client::PutOptions, Failure> {
         // SAFETY: the caller's promise.
-        let options = unsafe { options.as_ref() };
+        let options = unsafe { copied(options) };
         options.map_or_else(|| Ok(client::PutOptions::default()), Self::read)
     }
 
-    fn read(&self) -> Result<client::PutOptions, Failure> {
+    fn read(self) -> Result<client::PutOptions, Failure> {
         Ok(client::PutOptions {
             expiry: expiry(self.expiry, self.expiry_ms)?,
             condition: condition(self.condition, self.version)?,

@@ -15,8 +15,8 @@ use farcore_client::{Error, Status};
 
 /// How a call ended. 0 is success, 1 says that an operation is under way, and an error is below 0.
 ///
-/// From -1 to -11 these are the statuses of Farcore's native protocol. From -1001 on they are
-/// errors of this side.
+/// From 0 to -11 these are the statuses of Farcore's native protocol, with its numbers. From -1001
+/// on they are errors of this library, those of pools from -1013 on.
 #[repr(i32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
@@ -110,6 +110,9 @@ pub enum Code {
     Malformed = -1028,
     /// Calls or operations that are under way use the allocation. Wait for them.
     InUse = -1029,
+    /// A procedure of the program that hosts the memory node failed, is late or unknown. The text
+    /// has the reason.
+    Procedure = -1030,
 }
 
 impl From<Status> for Code {
@@ -264,7 +267,7 @@ mod tests {
         let option = Error::Option {
             option: "queue",
             value: 0,
-            range: "1 or more",
+            range: "1 to 1048576",
         };
         let token = Error::Token { address: address() };
         let errors = [
@@ -289,7 +292,7 @@ mod tests {
             (refused, -1006, "refused"),
             (token, -1007, "token"),
             (server, -9, "busy"),
-            (option, -1001, "queue is 0: must be 1 or more"),
+            (option, -1001, "queue is 0: must be 1 to 1048576"),
             (Error::Start("why".to_owned()), -1011, "why"),
             (Error::Closed, -1002, "closed"),
         ];

@@ -7,6 +7,7 @@
 //! ```text
 //! error.rs      codes, and the text of the last error of each thread
 //! boundary.rs   what every exported function does with pointers, errors and panics
+//! process.rs    which process a handle is of: none survives a fork
 //! options.rs    what a client is made with
 //! client.rs     a client's handle: connect, close, free
 //! conditions.rs what a change depends on, and when a key expires
@@ -29,6 +30,7 @@
 
 mod boundary;
 mod error;
+mod process;
 
 mod conditions;
 mod value;

@@ -18,9 +18,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::batch::Batch;
-use crate::boundary::{give, guard, guard_free, handle, is_null, store, take_back, wanted};
+use crate::boundary::{give, guard, guard_free, handle, is_null, store, take_back_here, wanted};
 use crate::error::{Code, Failure};
 use crate::outcome::Outcome;
+use crate::process::Process;
 use crate::requests::Running;
 use crate::value::{Metadata, Value};
 
@@ -37,12 +38,16 @@ enum State {
 }
 
 /// An operation that was submitted.
-pub struct Operation(Mutex<State>);
+pub struct Operation {
+    process: Process,
+    state: Mutex<State>,
+}
 
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_ended = matches!(*self.state(), State::Ended(_));
         f.debug_struct("Operation")
+            .field("process", &self.process)
             .field("has_ended", &has_ended)
             .finish()
     }
@@ -50,11 +55,14 @@ impl fmt::Debug for Operation {
 
 impl Operation {
     pub(crate) fn new(running: impl Running + 'static) -> Self {
-        Self(Mutex::new(State::UnderWay(Box::new(running))))
+        Self {
+            process: Process::this(),
+            state: Mutex::new(State::UnderWay(Box::new(running))),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,6 +94,7 @@ unsafe fn with_outcome(
     guard(|| {
         // SAFETY: the caller's promise.
         let operation = unsafe { handle("operation", operation) }?;
+        operation.process.check()?;
         match operation.state().ended(end) {
             Some(outcome) => with(outcome),
             None => Ok(Code::Pending),
@@ -323,9 +332,9 @@ pub unsafe extern "C" fn farcore_operation_take_batch(
     unsafe { result(operation, write) }
 }
 
-/// Frees an operation; null is left alone. One that has not ended goes on, and its outcome is lost;
-/// one of a pool may end half done. Values, batches and pointers that were taken from it stay.
-/// Cannot fail.
+/// Frees an operation; null, and what is of a parent process, are left alone. One that has not
+/// ended goes on, and its outcome is lost; one of a pool may end half done. Values, batches and
+/// pointers that were taken from it stay. Cannot fail.
 ///
 /// # Safety
 /// `operation` is null, or came from this library. No other thread uses it, and it is not used
@@ -333,5 +342,5 @@ pub unsafe extern "C" fn farcore_operation_take_batch(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcore_operation_free(operation: *mut Operation) {
     // SAFETY: the caller's promise.
-    guard_free(|| unsafe { take_back(operation) });
+    guard_free(|| unsafe { take_back_here(operation, |operation| operation.process) });
 }

@@ -64,6 +64,28 @@ pub(crate) unsafe fn token_of_file(path: *const c_char) -> Result<Token, Failure
     Token::read(path).map_err(|error| Failure::invalid(error.to_string()))
 }
 
+/// The name of an RDMA device.
+///
+/// # Safety
+/// `device` is ended by a zero.
+pub(crate) unsafe fn device_of(device: *const c_char) -> Result<Option<String>, Failure> {
+    // SAFETY: the caller's promise.
+    let device = unsafe { utf8("device", device) }?;
+    if device.is_empty() {
+        return Err(Failure::invalid(
+            "`device` is empty: name one, as `ibv_devices` lists them",
+        ));
+    }
+    Ok(Some(device.to_owned()))
+}
+
+/// An RDMA device's port, or an entry of its GID table.
+pub(crate) fn byte(option: &str, value: u32, min: u8) -> Result<Option<u8>, Failure> {
+    let byte = u8::try_from(value).ok().filter(|byte| *byte >= min);
+    let refused = || Failure::invalid(format!("{option} is {value}: must be {min} to {}", u8::MAX));
+    byte.map(Some).ok_or_else(refused)
+}
+
 fn short(option: &str, value: u32) -> Result<u16, Failure> {
     let short = u16::try_from(value);
     short
@@ -173,7 +195,7 @@ pub unsafe extern "C" fn farcore_options_set_name(
     unsafe { set(options, change) }
 }
 
-/// Sets how many operations may wait to be sent: 1 or more. More end with `FARCORE_QUEUE_FULL`.
+/// Sets how many operations may wait to be sent: 1 to 1048576. More end with `FARCORE_QUEUE_FULL`.
 /// Default: 4096. Memory: about 200 bytes each. `farcore_connect` checks the range.
 ///
 /// Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null.
@@ -289,6 +311,65 @@ pub unsafe extern "C" fn farcore_options_set_landings(
 pub unsafe extern "C" fn farcore_options_set_spin_us(options: *mut Options, spin_us: u64) -> Code {
     let change = |options: &mut ClientOptions| {
         options.spin = Duration::from_micros(spin_us);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { set(options, change) }
+}
+
+/// Sets the RDMA device, such as "mlx5_0", of addresses with `rdma://` and `rdma+tcp://`. Default:
+/// the device of the route, or the first with an active port. `farcore_connect` looks for it.
+///
+/// Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null, or the name is empty or not UTF-8.
+///
+/// # Safety
+/// `options` came from `farcore_options_new`; no other thread uses it. `device` is ended by a
+/// zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcore_options_set_device(
+    options: *mut Options,
+    device: *const c_char,
+) -> Code {
+    let change = |options: &mut ClientOptions| {
+        // SAFETY: the caller's promise.
+        options.verbs.device = unsafe { device_of(device) }?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { set(options, change) }
+}
+
+/// Sets the port of the RDMA device, 1 to 255, of addresses with `rdma+tcp://`; with `rdma://` the
+/// route says it. Default: the first active one.
+///
+/// Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the port is out of range.
+///
+/// # Safety
+/// `options` came from `farcore_options_new`; no other thread uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcore_options_set_port(options: *mut Options, port: u32) -> Code {
+    let change = |options: &mut ClientOptions| {
+        options.verbs.port = byte("port", port, 1)?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { set(options, change) }
+}
+
+/// Sets the entry of the port's GID table, 0 to 255, of addresses with `rdma+tcp://`; with
+/// `rdma://` the route says it. Default: that of RoCE v2 over IPv4, or the best there is.
+///
+/// Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the index is out of range.
+///
+/// # Safety
+/// `options` came from `farcore_options_new`; no other thread uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcore_options_set_gid_index(
+    options: *mut Options,
+    gid_index: u32,
+) -> Code {
+    let change = |options: &mut ClientOptions| {
+        options.verbs.gid_index = byte("gid_index", gid_index, 0)?;
         Ok(())
     };
     // SAFETY: the caller's promise.

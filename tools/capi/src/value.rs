@@ -8,7 +8,7 @@ use std::ptr;
 
 use farcore_client as client;
 
-use crate::boundary::guard_free;
+use crate::boundary::{copied, guard_free, store};
 
 /// `expiry_ms` of a key that does not expire.
 pub const NEVER: u64 = 0xffff_ffff_ffff_ffff;
@@ -35,7 +35,7 @@ pub struct Pair {
 
 /// A value that was read. The caller owns it, and frees it with `farcore_value_free`.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Value {
     /// The bytes; never null while the value is not freed.
     pub bytes: *mut u8,
@@ -120,14 +120,15 @@ impl From<client::Metadata> for Metadata {
 pub unsafe extern "C" fn farcore_value_free(value: *mut Value) {
     guard_free(|| {
         // SAFETY: null, or the caller's, which no other thread uses now.
-        let Some(value) = (unsafe { value.as_mut() }) else {
+        let Some(found) = (unsafe { copied(value) }) else {
             return;
         };
-        if value.capacity > 0 {
+        // SAFETY: as above.
+        unsafe { store(value, Value::none()) };
+        if found.capacity > 0 {
             // SAFETY: `Value::new` took both from a vector. A length of 0 is right for any.
-            drop(unsafe { Vec::from_raw_parts(value.bytes, 0, value.capacity) });
+            drop(unsafe { Vec::from_raw_parts(found.bytes, 0, found.capacity) });
         }
-        *value = Value::none();
     });
 }
 

@@ -48,10 +48,14 @@ const EMBEDDED: [&str; 4] = [
     "pool_list.cpp",
 ];
 
-const TESTS: [Program; 2] = [
+const TESTS: [Program; 3] = [
     Program {
         path: "tests/programs/pool_misuse.c",
-        prints: "0 of 284 wrong\n",
+        prints: "0 of 246 wrong\n",
+    },
+    Program {
+        path: "tests/programs/pool_sharing.c",
+        prints: "0 of 99 wrong\n",
     },
     Program {
         path: "tests/programs/pool_errors.cpp",

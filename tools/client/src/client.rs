@@ -17,7 +17,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::figures::ClientFigures;
 use crate::many;
-use crate::options::{ClientOptions, TIMEOUT_MAX, TIMEOUT_MIN};
+use crate::options::{ClientOptions, QUEUE_MAX, TIMEOUT_MAX, TIMEOUT_MIN};
 use crate::pending::{Pending, pending};
 use crate::port::{Port, checked};
 use crate::values::{
@@ -76,7 +76,8 @@ impl ClientOptions {
     fn check(&self) -> Result<()> {
         let credits = (CREDITS_MIN..=CREDITS_MAX).contains(&self.credits);
         range("credits", self.credits.into(), credits, "4 to 1024")?;
-        range("queue", self.queue, self.queue > 0, "1 or more")?;
+        let queue = (1..=QUEUE_MAX).contains(&self.queue);
+        range("queue", self.queue, queue, "1 to 1048576")?;
         if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&self.timeout) {
             return Err(Error::Option {
                 option: "timeout, in milliseconds,",

@@ -25,6 +25,9 @@ pub(crate) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Longest one.
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
+/// The longest queue: its memory is allocated at once.
+pub(crate) const QUEUE_MAX: usize = 1 << 20;
+
 /// What a client is made with.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
@@ -42,7 +45,8 @@ pub struct ClientOptions {
     /// each of `credits` two buffers of this length and about 1 KiB for a key. 512 to 49,152;
     /// default 4096.
     pub small_bytes: usize,
-    /// Operations that may wait to be sent; more are refused. Default 4096.
+    /// Operations that may wait to be sent, 1 to 1,048,576; more are refused. Memory: about 200
+    /// bytes each. Default 4096.
     pub queue: usize,
     /// Messages that the server may send before the client has taken them: 4 to 1024, default 64.
     pub credits: u16,

@@ -86,6 +86,9 @@ fn procedures_are_called_and_construct_values() {
         assert_eq!(bytes.call("double", &()).wait(), Ok(3_u64));
         assert_eq!(bytes.to_vec().wait().unwrap(), [2, 4, 6]);
         assert_eq!(pool.call_bytes(0, "double", &[]).wait().unwrap(), [0; 8]);
+        let answer = bytes.call_bytes("double", &[]).wait().unwrap();
+        assert_eq!(answer, 3_u64.to_le_bytes());
+        assert_eq!(bytes.to_vec().wait().unwrap(), [4, 8, 12]);
     }
 }
 

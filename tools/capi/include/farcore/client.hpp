@@ -41,6 +41,12 @@ struct Options {
     std::optional<std::pair<std::uint32_t, std::uint32_t>> landings;
     /// How long the client's thread polls without work before it sleeps.
     std::optional<std::chrono::microseconds> spin;
+    /// The RDMA device, such as "mlx5_0".
+    std::optional<std::string> device;
+    /// Its port, from 1.
+    std::optional<std::uint32_t> port;
+    /// The entry of the port's GID table.
+    std::optional<std::uint32_t> gid_index;
 };
 
 /// How and when a value is stored.
@@ -384,6 +390,11 @@ class Client {
             const auto count = from.spin->count();
             return farcore_options_set_spin_us(to, count < 0 ? 0 : std::uint64_t(count));
         });
+        set(from.device.has_value(),
+            [&] { return farcore_options_set_device(to, from.device->c_str()); });
+        set(from.port.has_value(), [&] { return farcore_options_set_port(to, *from.port); });
+        set(from.gid_index.has_value(),
+            [&] { return farcore_options_set_gid_index(to, *from.gid_index); });
         return code;
     }
 

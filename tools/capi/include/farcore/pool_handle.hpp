@@ -9,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "error.hpp"
+#include "remote_call.hpp"
 #include "remote_type.hpp"
 
 namespace farcore {
@@ -43,6 +45,12 @@ struct PoolOptions {
     std::optional<std::pair<std::uint32_t, std::chrono::milliseconds>> nodes_min;
     /// How long a waiting thread polls before it sleeps.
     std::optional<std::chrono::microseconds> spin;
+    /// The RDMA device, such as "mlx5_0".
+    std::optional<std::string> device;
+    /// Its port, from 1.
+    std::optional<std::uint32_t> port;
+    /// The entry of the port's GID table.
+    std::optional<std::uint32_t> gid_index;
 };
 
 /// Where memory is allocated.
@@ -136,6 +144,30 @@ class Pool {
 
     template <class T> Result<remote_slice<T>> try_import(const std::string &text) const;
 
+    /// Calls a procedure of the program that hosts the node with an index. Argument and answer are
+    /// values of types that remote memory may hold; a text, and `std::string`, are bytes. An answer
+    /// of another length is `FARCORE_WRONG_TYPE`.
+    template <class R, class A = std::string_view>
+    R call(std::uint32_t node, const std::string &procedure, const A &argument = {}) const {
+        return try_call<R>(node, procedure, argument).value();
+    }
+
+    template <class R, class A = std::string_view>
+    Result<R> try_call(std::uint32_t node, const std::string &procedure,
+                       const A &argument = {}) const {
+        return submit_call<R>(node, procedure, argument).try_get();
+    }
+
+    template <class R, class A = std::string_view>
+    PendingCall<R> submit_call(std::uint32_t node, const std::string &procedure,
+                               const A &argument = {}) const {
+        const std::string_view bytes = detail::argument_of(argument);
+        farcore_operation *operation = nullptr;
+        const farcore_code code = farcore_pool_submit_call(
+            pool_.get(), node, procedure.c_str(), bytes.data(), bytes.size(), &operation);
+        return code == FARCORE_OK ? PendingCall<R>(operation) : PendingCall<R>(Error::last(code));
+    }
+
     /// The figures of the memory nodes, in the order of their addresses.
     std::vector<farcore_node> nodes() const { return try_nodes().value(); }
 
@@ -203,6 +235,11 @@ class Pool {
         });
         set(from.spin.has_value(),
             [&] { return farcore_pool_options_set_spin_us(to, count(*from.spin)); });
+        set(from.device.has_value(),
+            [&] { return farcore_pool_options_set_device(to, from.device->c_str()); });
+        set(from.port.has_value(), [&] { return farcore_pool_options_set_port(to, *from.port); });
+        set(from.gid_index.has_value(),
+            [&] { return farcore_pool_options_set_gid_index(to, *from.gid_index); });
         return code;
     }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -107,6 +108,8 @@ template <class T> class remote_ptr {
         return count == INT64_MIN ? (*this + INT64_MAX) + 1 : *this + -count;
     }
 
+    friend remote_ptr operator+(std::int64_t count, remote_ptr ptr) noexcept { return ptr + count; }
+
     remote_ptr &operator+=(std::int64_t count) noexcept { return *this = *this + count; }
     remote_ptr &operator-=(std::int64_t count) noexcept { return *this = *this - count; }
     remote_ptr &operator++() noexcept { return *this += 1; }
@@ -137,6 +140,15 @@ template <class T> class remote_ptr {
     }
 
     friend bool operator!=(remote_ptr one, remote_ptr other) noexcept { return !(one == other); }
+
+    /// Within an allocation by place, and else by allocation, in an order of its own.
+    friend bool operator<(remote_ptr one, remote_ptr other) noexcept {
+        return one.order() < other.order();
+    }
+
+    friend bool operator>(remote_ptr one, remote_ptr other) noexcept { return other < one; }
+    friend bool operator<=(remote_ptr one, remote_ptr other) noexcept { return !(other < one); }
+    friend bool operator>=(remote_ptr one, remote_ptr other) noexcept { return !(one < other); }
 
     /// Reads the value.
     T read(const Pool &pool) const { return try_read(pool).value(); }
@@ -218,6 +230,10 @@ template <class T> class remote_ptr {
     }
 
   private:
+    auto order() const noexcept {
+        return std::make_tuple(ptr_.pool, ptr_.slot, ptr_.generation, ptr_.offset);
+    }
+
     static constexpr void check_word() {
         static_assert(std::is_same_v<T, std::uint64_t>,
                       "atomics are on words of 64 bits: cast to std::uint64_t");

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -196,6 +197,31 @@ template <class T> class remote_slice {
 
     Result<std::uint64_t> try_fetch_add(std::size_t index, std::uint64_t addend) const {
         return pool_ ? ptr(index).try_fetch_add(*pool_, addend) : Result<std::uint64_t>(none());
+    }
+
+    /// Calls a procedure of the program that hosts the node of these values, as `Pool::call` does.
+    /// The procedure may read and write them.
+    template <class R, class A = std::string_view>
+    R call(const std::string &procedure, const A &argument = {}) const {
+        return try_call<R>(procedure, argument).value();
+    }
+
+    template <class R, class A = std::string_view>
+    Result<R> try_call(const std::string &procedure, const A &argument = {}) const {
+        return submit_call<R>(procedure, argument).try_get();
+    }
+
+    template <class R, class A = std::string_view>
+    PendingCall<R> submit_call(const std::string &procedure, const A &argument = {}) const {
+        if (!pool_) {
+            return PendingCall<R>(none());
+        }
+        const std::string_view bytes = detail::argument_of(argument);
+        farcore_operation *operation = nullptr;
+        const farcore_code code =
+            farcore_pool_submit_call_on(pool_->handle(), first_, procedure.c_str(), bytes.data(),
+                                        bytes.size(), &operation);
+        return detail::submitted<PendingCall<R>>(code, operation);
     }
 
     /// Why the values are lost, or cannot be read any more; none if they are there, as far as the

@@ -30,6 +30,7 @@ impl From<&PoolError> for Code {
             PoolError::OtherNode { .. } => Self::OtherNode,
             PoolError::Gone { .. } => Self::Gone,
             PoolError::Malformed { .. } => Self::Malformed,
+            PoolError::Procedure { .. } => Self::Procedure,
             PoolError::Closed => Self::Closed,
             _ => Self::Internal,
         }
@@ -119,9 +120,19 @@ mod tests {
         ]
     }
 
+    /// That of calls.
+    fn procedure() -> (PoolError, i32, &'static str) {
+        let error = PoolError::Procedure {
+            node: "tcp://10.0.0.1:7400".to_owned(),
+            procedure: "sum".to_owned(),
+            reason: "why".to_owned(),
+        };
+        (error, -1030, "`sum` failed: why")
+    }
+
     #[test]
     fn every_error_of_a_pool_has_a_code_and_its_text() {
-        for (error, code, text) in errors() {
+        for (error, code, text) in errors().into_iter().chain([procedure()]) {
             let failure = Failure::from(error);
             assert_eq!(failure.code as i32, code, "{failure:?}");
             let said = failure.text.to_string_lossy().into_owned();

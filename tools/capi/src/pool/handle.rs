@@ -15,8 +15,11 @@ use farcore_pool::{NodeAddress, PoolError, RemotePool};
 use super::options::PoolOptions;
 use super::owners::{Owner, Owners};
 use super::ptr::Ptr;
-use crate::boundary::{give, guard, guard_free, handle, slice, store, take_back, utf8, wanted};
+use crate::boundary::{
+    give, guard, guard_free, handle, slice, store, take_back_here, utf8, wanted,
+};
 use crate::error::{Code, Failure};
+use crate::process::Process;
 
 /// The longest pool in this process, in bytes: what a process can address.
 const EMBEDDED_BYTES_MAX: u64 = 1 << 47;
@@ -26,7 +29,10 @@ static NEXT_POOL: AtomicU64 = AtomicU64::new(1);
 
 /// A pool of remote memory, for any number of threads.
 #[derive(Debug)]
-pub struct Pool(RwLock<Option<Arc<Opened>>>);
+pub struct Pool {
+    process: Process,
+    opened: RwLock<Option<Arc<Opened>>>,
+}
 
 /// A pool that is not closed, or that operations still use.
 #[derive(Debug)]
@@ -89,18 +95,25 @@ impl Pool {
             remote,
             owners: Owners::default(),
         };
-        Self(RwLock::new(Some(Arc::new(opened))))
+        Self {
+            process: Process::this(),
+            opened: RwLock::new(Some(Arc::new(opened))),
+        }
     }
 
     /// The pool, unless it is closed.
     pub(super) fn opened(&self) -> Result<Arc<Opened>, Failure> {
-        let opened = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        self.process.check()?;
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         opened.clone().ok_or_else(closed)
     }
 
     fn close(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         let opened = self
-            .0
+            .opened
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
@@ -147,12 +160,13 @@ unsafe fn open(
 /// The caller owns `*pool`, closes it with `farcore_pool_close` and frees it with
 /// `farcore_pool_free`. `options` may be null, which means the defaults; they are copied. Starts a
 /// thread for the sessions, one for their heartbeats, and one for each connection. A lost
-/// connection is made again. Any number of threads may use the pool. It does not survive `fork`.
+/// connection is made again. Any number of threads may use the pool. To a child of `fork` it is
+/// closed.
 /// Blocks until the nodes answer, for the time that the options say at most.
 ///
-/// Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, an address is none,
-/// an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used; the text says
-/// why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
+/// Fails with `FARCORE_INVALID_ARGUMENT` (a pointer is null, no node is named, or one twice, an
+/// address is none, an option is out of range), `FARCORE_UNREACHABLE` (too few nodes can be used;
+/// the text says why), `FARCORE_WRONG_TOKEN` or `FARCORE_CANNOT_START`. Then `*pool` is null.
 ///
 /// # Safety
 /// `nodes` points to `count` texts that are ended by zeros. `options` is null or came from
@@ -233,8 +247,8 @@ pub unsafe extern "C" fn farcore_pool_close(pool: *mut Pool) -> Code {
     })
 }
 
-/// Closes a pool, and frees its handle; null is left alone. Operations under way are freed on their
-/// own. Blocks as `farcore_pool_close`. Cannot fail.
+/// Closes a pool, and frees its handle; null, and what is of a parent process, are left alone.
+/// Operations under way are freed on their own. Blocks as `farcore_pool_close`. Cannot fail.
 ///
 /// # Safety
 /// `pool` is null, or came from `farcore_pool_connect` or `farcore_pool_embedded`. No other thread
@@ -242,5 +256,5 @@ pub unsafe extern "C" fn farcore_pool_close(pool: *mut Pool) -> Code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn farcore_pool_free(pool: *mut Pool) {
     // SAFETY: the caller's promise.
-    guard_free(|| unsafe { take_back(pool) });
+    guard_free(|| unsafe { take_back_here(pool, |pool| pool.process) });
 }

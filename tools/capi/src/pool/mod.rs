@@ -13,6 +13,7 @@
 //! task.rs      an operation under way
 //! submit.rs    the operations, for callers that poll
 //! share.rs     types, export, import, transfer
+//! call.rs      procedures of programs that host nodes
 //! figures.rs   the figures of the nodes
 //! ```
 //!
@@ -22,6 +23,7 @@
 //!   whatever order the caller frees things in.
 
 mod access;
+mod call;
 mod failure;
 mod figures;
 mod handle;
@@ -36,6 +38,7 @@ mod submit;
 mod task;
 
 pub use self::access::*;
+pub use self::call::*;
 pub use self::figures::*;
 pub use self::handle::*;
 pub use self::memory::*;

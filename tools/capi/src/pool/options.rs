@@ -9,7 +9,7 @@ use farcore_pool::PoolOptions as Settings;
 
 use crate::boundary::{guard, guard_free, is_null, take_back, utf8};
 use crate::error::{Code, Failure};
-use crate::options::{token_of, token_of_file};
+use crate::options::{byte, device_of, token_of, token_of_file};
 
 /// Options of a pool, which `farcore_pool_connect` copies.
 #[derive(Debug, Default)]
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn farcore_pool_options_set_name(
     unsafe { set(options, change) }
 }
 
-/// Sets this program's zone, in UTF-8: memory is allocated on nodes of this zone first. Default:
-/// none.
+/// Sets this program's zone, in UTF-8, a name without `=`: memory is allocated on nodes of this
+/// zone first. Default: none. `farcore_pool_connect` checks the name.
 ///
 /// Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null or the zone is not UTF-8.
 ///
@@ -277,6 +277,68 @@ pub unsafe extern "C" fn farcore_pool_options_set_spin_us(
 ) -> Code {
     let change = |options: &mut Settings| {
         options.spin = Duration::from_micros(spin_us);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { set(options, change) }
+}
+
+/// Sets the RDMA device, such as "mlx5_0", of addresses with `rdma://` and `rdma+tcp://`. Default:
+/// the device of the route, or the first with an active port. `farcore_pool_connect` looks for it.
+///
+/// Fails with `FARCORE_INVALID_ARGUMENT` if a pointer is null, or the name is empty or not UTF-8.
+///
+/// # Safety
+/// `options` came from `farcore_pool_options_new`; no other thread uses it. `device` is ended by a
+/// zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcore_pool_options_set_device(
+    options: *mut PoolOptions,
+    device: *const c_char,
+) -> Code {
+    let change = |options: &mut Settings| {
+        // SAFETY: the caller's promise.
+        options.verbs.device = unsafe { device_of(device) }?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { set(options, change) }
+}
+
+/// Sets the port of the RDMA device, 1 to 255, of addresses with `rdma+tcp://`; with `rdma://` the
+/// route says it. Default: the first active one.
+///
+/// Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the port is out of range.
+///
+/// # Safety
+/// `options` came from `farcore_pool_options_new`; no other thread uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcore_pool_options_set_port(
+    options: *mut PoolOptions,
+    port: u32,
+) -> Code {
+    let change = |options: &mut Settings| {
+        options.verbs.port = byte("port", port, 1)?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { set(options, change) }
+}
+
+/// Sets the entry of the port's GID table, 0 to 255, of addresses with `rdma+tcp://`; with
+/// `rdma://` the route says it. Default: that of RoCE v2 over IPv4, or the best there is.
+///
+/// Fails with `FARCORE_INVALID_ARGUMENT` if `options` is null or the index is out of range.
+///
+/// # Safety
+/// `options` came from `farcore_pool_options_new`; no other thread uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcore_pool_options_set_gid_index(
+    options: *mut PoolOptions,
+    gid_index: u32,
+) -> Code {
+    let change = |options: &mut Settings| {
+        options.verbs.gid_index = byte("gid_index", gid_index, 0)?;
         Ok(())
     };
     // SAFETY: the caller's promise.

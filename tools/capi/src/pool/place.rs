@@ -6,7 +6,7 @@ use std::ffi::c_char;
 
 use farcore_pool as native;
 
-use crate::boundary::utf8;
+use crate::boundary::{copied, utf8};
 use crate::error::Failure;
 
 /// On which nodes memory is allocated.
@@ -45,7 +45,7 @@ pub struct Place {
 pub(super) unsafe fn placement(place: *const Place) -> Result<native::Placement, Failure> {
     use native::Placement as Known;
     // SAFETY: the caller's promise.
-    let Some(place) = (unsafe { place.as_ref() }) else {
+    let Some(place) = (unsafe { copied(place) }) else {
         return Ok(Known::Balanced);
     };
     let node = place.node as usize;

@@ -10,7 +10,7 @@ use farcore_pool::{Exported, Plain};
 use super::handle::Pool;
 use super::memory::give_ptr;
 use super::ptr::Ptr;
-use crate::boundary::{guard, handle, slice, store, utf8, wanted};
+use crate::boundary::{copied, guard, handle, slice, store, utf8, wanted};
 use crate::error::{Code, Failure};
 use crate::value::Value;
 
@@ -31,7 +31,7 @@ pub struct Type {
 /// Unless it is null, `holds` points to a type.
 pub(super) unsafe fn type_of(holds: *const Type) -> Result<Type, Failure> {
     // SAFETY: the caller's promise.
-    let Some(&holds) = (unsafe { holds.as_ref() }) else {
+    let Some(holds) = (unsafe { copied(holds) }) else {
         let (mark, bytes) = (u8::MARK, 1);
         return Ok(Type { mark, bytes });
     };

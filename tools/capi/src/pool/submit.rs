@@ -32,7 +32,7 @@ use crate::outcome::{Outcome, Returned};
 /// # Safety
 /// Unless they are null, `pool` came from this crate and is not freed, and `operation` can be
 /// written.
-unsafe fn submit<F: Future<Output = Result<Returned, PoolError>> + Send + 'static>(
+pub(super) unsafe fn submit<F: Future<Output = Result<Returned, PoolError>> + Send + 'static>(
     pool: *const Pool,
     operation: *mut *mut Operation,
     begin: impl FnOnce(Arc<Opened>) -> Result<F, Failure>,

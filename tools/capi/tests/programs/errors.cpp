@@ -128,6 +128,9 @@ int main(int argc, char **argv) {
     options.transfer = FARCORE_TRANSFER_READ;
     options.landings = {{65536, 4}};
     options.spin = std::chrono::microseconds(10);
+    options.device = "mlx5_0";
+    options.port = 1;
+    options.gid_index = 3;
     try {
         connections(argv[1], options);
         farcore::Client client(argv[1], options);

@@ -2,27 +2,12 @@
  *
  *     misuse ADDRESS TOKEN-FILE
  */
-#include <farcore.h>
-#include <stdio.h>
+#define _POSIX_C_SOURCE 200809L
+#include "expect.h"
 #include <stdlib.h>
-#include <string.h>
-
-static int wrong, checked;
-
-static void expect_at(int line, const char *call, farcore_code code, farcore_code expected,
-                      const char *text) {
-    checked++;
-    if (code != expected) {
-        fprintf(stderr, "line %d: %s: %d instead of %d: %s\n", line, call, (int)code, (int)expected,
-                farcore_error_message());
-        wrong++;
-    } else if (code < 0 && strstr(farcore_error_message(), text) == NULL) {
-        fprintf(stderr, "line %d: %s: the text is '%s'\n", line, call, farcore_error_message());
-        wrong++;
-    }
-}
-
-#define EXPECT(call, expected, text) expect_at(__LINE__, #call, (call), (expected), (text))
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static farcore_options *options_of(const char *token_file) {
     farcore_options *options = farcore_options_new();
@@ -49,6 +34,15 @@ static void wrong_options(void) {
     EXPECT(farcore_options_set_transfer(options, 2), FARCORE_INVALID_ARGUMENT, "0 or 1");
     EXPECT(farcore_options_set_landings(options, 65536, 1u << 20), FARCORE_INVALID_ARGUMENT,
            "1048576");
+    EXPECT(farcore_options_set_device(options, NULL), FARCORE_INVALID_ARGUMENT, "`device` is null");
+    EXPECT(farcore_options_set_device(options, ""), FARCORE_INVALID_ARGUMENT, "empty");
+    EXPECT(farcore_options_set_device(options, "mlx5_0"), FARCORE_OK, "");
+    EXPECT(farcore_options_set_port(options, 0), FARCORE_INVALID_ARGUMENT, "port is 0: must be 1");
+    EXPECT(farcore_options_set_port(options, 256), FARCORE_INVALID_ARGUMENT, "1 to 255");
+    EXPECT(farcore_options_set_port(options, 255), FARCORE_OK, "");
+    EXPECT(farcore_options_set_gid_index(options, 256), FARCORE_INVALID_ARGUMENT,
+           "gid_index is 256: must be 0 to 255");
+    EXPECT(farcore_options_set_gid_index(options, 0), FARCORE_OK, "");
     farcore_options_free(options);
     farcore_options_free(NULL);
 }
@@ -68,7 +62,10 @@ static void wrong_connections(const char *address, const char *token_file) {
            "tcp://127.0.0.1:1");
     EXPECT(farcore_options_set_queue(options, 0), FARCORE_OK, "");
     EXPECT(farcore_connect(address, options, &client), FARCORE_INVALID_ARGUMENT,
-           "queue is 0: must be 1 or more");
+           "queue is 0: must be 1 to 1048576");
+    EXPECT(farcore_options_set_queue(options, UINT32_MAX), FARCORE_OK, "");
+    EXPECT(farcore_connect(address, options, &client), FARCORE_INVALID_ARGUMENT,
+           "queue is 4294967295");
     EXPECT(farcore_options_set_queue(options, 16), FARCORE_OK, "");
     EXPECT(farcore_options_set_timeout_ms(options, 0), FARCORE_OK, "");
     EXPECT(farcore_connect(address, options, &client), FARCORE_INVALID_ARGUMENT,
@@ -249,6 +246,59 @@ static void wrong_operations(const farcore_client *client) {
     farcore_operation_free(NULL);
 }
 
+/* Results may lie anywhere, as the members of a packed struct do. */
+static void unaligned(const farcore_client *client) {
+    static char place[sizeof(farcore_value) + sizeof(farcore_put_options) + 1];
+    farcore_value *value = (farcore_value *)(void *)(place + 1), copy;
+    uint64_t *version = (uint64_t *)(void *)(place + 1);
+    int64_t *sum = (int64_t *)(void *)(place + 1);
+    farcore_put_options options = {.condition = FARCORE_CONDITION_VERSION, .version = 1};
+    void *given = memcpy(place + 1 + sizeof *value, &options, sizeof options);
+    EXPECT(farcore_put(client, "u", 1, "7", 1, version), FARCORE_OK, "");
+    EXPECT(farcore_increment(client, "u", 1, 1, sum), FARCORE_OK, "");
+    EXPECT(farcore_put_with(client, "u", 1, "7", 1, given, version), FARCORE_VERSION_MISMATCH,
+           "not 1");
+    EXPECT(farcore_get(client, "u", 1, value), FARCORE_OK, "");
+    memcpy(&copy, place + 1, sizeof copy);
+    if (copy.length != 1 || copy.bytes[0] != '8') {
+        fprintf(stderr, "a value that is not aligned: %zu bytes\n", copy.length);
+        wrong++;
+    }
+    farcore_value_free(value);
+    EXPECT(farcore_get_many(client, (void *)(place + 1), 1, (void *)(place + 1)),
+           FARCORE_INVALID_ARGUMENT, "not aligned");
+    EXPECT(farcore_delete(client, "u", 1), FARCORE_OK, "");
+}
+
+/* A child cannot use what its parent has made, nor harm it, and connects by itself. */
+static void forked(farcore_client *client, const char *address, const char *token_file) {
+    farcore_operation *put = NULL;
+    farcore_value value;
+    int status = -1;
+    EXPECT(farcore_submit_put(client, "f", 1, "own", 3, &put), FARCORE_OK, "");
+    const pid_t child = fork();
+    if (child == 0) {
+        EXPECT(farcore_get(client, "f", 1, &value), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_wait(put, FARCORE_NO_LIMIT), FARCORE_CLOSED, "connect in the child");
+        EXPECT(farcore_client_close(client), FARCORE_OK, "");
+        farcore_operation_free(put);
+        farcore_client_free(client);
+        farcore_options *options = options_of(token_file);
+        EXPECT(farcore_connect(address, options, &client), FARCORE_OK, "");
+        EXPECT(farcore_ping(client), FARCORE_OK, "");
+        farcore_client_free(client);
+        farcore_options_free(options);
+        _exit(wrong);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "the child has ended with %d\n", status);
+        wrong++;
+    }
+    EXPECT(farcore_wait(put, FARCORE_NO_LIMIT), FARCORE_OK, "");
+    EXPECT(farcore_delete(client, "f", 1), FARCORE_OK, "");
+    farcore_operation_free(put);
+}
+
 static void closed(farcore_client *client) {
     farcore_operation *operation = NULL, *refused = NULL;
     farcore_batch *batch = NULL;
@@ -290,6 +340,8 @@ int main(int argc, char **argv) {
     wrong_conditions(client);
     wrong_batches(client);
     wrong_operations(client);
+    unaligned(client);
+    forked(client, argv[1], argv[2]);
     closed(client);
     printf("%d of %d wrong\n", wrong, checked);
     return wrong == 0 ? 0 : 1;

@@ -59,6 +59,9 @@ void connections(const std::vector<std::string> &nodes, const std::string &token
     options.timeout = std::chrono::seconds(20);
     options.silence = std::chrono::seconds(2);
     options.spin = std::chrono::microseconds(10);
+    options.device = "mlx5_0";
+    options.port = 1;
+    options.gid_index = 3;
     const farcore::Pool pool({"here=" + nodes[2]}, options);
     EXPECT(pool.nodes().size() == 1 && pool.nodes()[0].is_up);
     EXPECT(std::string(pool.nodes()[0].address) == "here=" + nodes[2]);
@@ -131,6 +134,8 @@ void pointers(const farcore::Pool &pool) {
     EXPECT((at++).read(pool) == 11 && at.read(pool) == 12 && (--at).read(pool) == 11);
     at += 2;
     EXPECT(at.read(pool) == 13 && at - numbers.ptr() == 3);
+    EXPECT(3 + numbers.ptr() == at && numbers.ptr() < at && at <= at && at >= at && !(at > at));
+    EXPECT(null < at && at < numbers.ptr(4) && numbers.ptr() - 1 < numbers.ptr());
     at -= 4;
     EXPECT(at.try_read(pool).code() == FARCORE_OUT_OF_BOUNDS);
     EXPECT((at + 1).cast<std::int16_t>().read(pool) == 10);
@@ -166,6 +171,29 @@ void allocators(const farcore::Pool &pool) {
     EXPECT(bytes.try_allocate(std::size_t(1) << 40).code() == FARCORE_EXHAUSTED);
     EXPECT(farcore::allocator<Order>(bytes) == orders);
     EXPECT(farcore::allocator<Order>(farcore::Pool::embedded(1 << 20)) != orders);
+}
+
+struct Range {
+    std::uint64_t first, last;
+};
+
+void calls(const farcore::Pool &pool) {
+    EXPECT(pool.call<std::uint64_t>(0, "sum", Range{1, 100}) == 5050);
+    EXPECT(pool.call<std::string>(0, "echo", "text") == "text");
+    EXPECT(pool.call<std::string>(0, "echo").empty());
+    pool.call<void>(0, "echo");
+    EXPECT(pool.try_call<void>(0, "echo", "text").code() == FARCORE_WRONG_TYPE);
+    EXPECT(pool.try_call<std::uint32_t>(0, "sum", Range{1, 2}).code() == FARCORE_WRONG_TYPE);
+    EXPECT(pool.try_call<std::uint64_t>(0, "sum").code() == FARCORE_PROCEDURE);
+    EXPECT(thrown([&] { pool.call<void>(9, "sum"); }) == FARCORE_NO_NODE);
+    auto pending = pool.submit_call<std::uint64_t>(0, "sum", Range{1, 2});
+    EXPECT(pending.get() == 3 && !pending.valid());
+    auto letters = pool.allocate_from<char>({'H', 'A', 'L'});
+    letters.call<void>("add", std::uint8_t(1));
+    EXPECT((letters.read_all() == std::vector<char>{'I', 'B', 'M'}));
+    EXPECT(letters.try_call<void>("add").code() == FARCORE_PROCEDURE);
+    letters.free();
+    EXPECT(letters.try_call<void>("add").code() == FARCORE_INVALID_ARGUMENT);
 }
 
 void shares(const farcore::Pool &pool, const std::vector<std::string> &nodes) {
@@ -236,6 +264,7 @@ int main(int argc, char **argv) {
         slices(pool);
         pointers(pool);
         allocators(pool);
+        calls(pool);
         shares(pool, nodes);
         rust(nodes[3], argv[6], argv[7]);
         ends();

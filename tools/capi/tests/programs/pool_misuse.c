@@ -3,39 +3,10 @@
  *     pool_misuse NODE0 NODE1 NODE-WITH-TOKEN NODE3 TOKEN-FILE WORDS ORDERS
  *
  * The lines `stop 0` and `start 0` of its output have a node stopped, and started again at its
- * address; each is answered by a line. WORDS is a text of three words on NODE3, that may be read.
+ * address; each is answered by a line.
  */
-#include <farcore.h>
-#include <stdio.h>
+#include "expect.h"
 #include <stdlib.h>
-#include <string.h>
-
-static int wrong, checked;
-
-static void expect_at(int line, const char *call, farcore_code code, farcore_code expected,
-                      const char *text) {
-    checked++;
-    if (code != expected) {
-        fprintf(stderr, "line %d: %s: %d instead of %d: %s\n", line, call, (int)code, (int)expected,
-                farcore_error_message());
-        wrong++;
-    } else if (code < 0 && strstr(farcore_error_message(), text) == NULL) {
-        fprintf(stderr, "line %d: %s: the text is '%s'\n", line, call, farcore_error_message());
-        wrong++;
-    }
-}
-
-#define EXPECT(call, expected, text) expect_at(__LINE__, #call, (call), (expected), (text))
-
-static void hold_at(int line, const char *what, int holds) {
-    checked++;
-    if (!holds) {
-        fprintf(stderr, "line %d: not so: %s\n", line, what);
-        wrong++;
-    }
-}
-
-#define HOLDS(condition) hold_at(__LINE__, #condition, (condition))
 
 /* Has a node stopped or started. */
 static void conduct(const char *what, int node) {
@@ -60,6 +31,17 @@ static void wrong_options(void) {
     EXPECT(farcore_pool_options_set_name(options, "\xff"), FARCORE_INVALID_ARGUMENT, "UTF-8");
     EXPECT(farcore_pool_options_set_zone(options, NULL), FARCORE_INVALID_ARGUMENT,
            "`zone` is null");
+    EXPECT(farcore_pool_options_set_device(options, NULL), FARCORE_INVALID_ARGUMENT,
+           "`device` is null");
+    EXPECT(farcore_pool_options_set_device(options, ""), FARCORE_INVALID_ARGUMENT, "empty");
+    EXPECT(farcore_pool_options_set_device(options, "mlx5_0"), FARCORE_OK, "");
+    EXPECT(farcore_pool_options_set_port(options, 0), FARCORE_INVALID_ARGUMENT,
+           "port is 0: must be 1");
+    EXPECT(farcore_pool_options_set_port(options, 256), FARCORE_INVALID_ARGUMENT, "1 to 255");
+    EXPECT(farcore_pool_options_set_port(options, 255), FARCORE_OK, "");
+    EXPECT(farcore_pool_options_set_gid_index(options, 256), FARCORE_INVALID_ARGUMENT,
+           "gid_index is 256: must be 0 to 255");
+    EXPECT(farcore_pool_options_set_gid_index(options, 0), FARCORE_OK, "");
     farcore_pool_options_free(options);
     farcore_pool_options_free(NULL);
 }
@@ -98,6 +80,10 @@ static farcore_code two_of_one(farcore_pool_options *options) {
     return farcore_pool_options_set_nodes_min(options, 2, 100);
 }
 
+static farcore_code no_zone(farcore_pool_options *options) {
+    return farcore_pool_options_set_zone(options, "");
+}
+
 static void wrong_connections(char **arguments) {
     const char *const *nodes = (const char *const *)arguments;
     farcore_pool_options *options = farcore_pool_options_new();
@@ -107,12 +93,12 @@ static void wrong_connections(char **arguments) {
     EXPECT(farcore_pool_connect(nodes, 1, NULL, NULL), FARCORE_INVALID_ARGUMENT, "`pool` is null");
     EXPECT(farcore_pool_connect(nodes, 0, NULL, &pool), FARCORE_INVALID_ARGUMENT,
            "name at least one");
-    const char *null_name[] = {NULL}, *no_scheme[] = {"nowhere"}, *no_zone[] = {"=tcp://a"};
+    const char *null_name[] = {NULL}, *no_scheme[] = {"nowhere"}, *unnamed[] = {"=tcp://a"};
     const char *no_text[] = {"tcp://\xff"}, *unreachable[] = {"tcp://127.0.0.1:1"};
     EXPECT(farcore_pool_connect(null_name, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT,
            "`node` is null");
     EXPECT(farcore_pool_connect(no_scheme, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "no scheme");
-    EXPECT(farcore_pool_connect(no_zone, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "zone");
+    EXPECT(farcore_pool_connect(unnamed, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "zone");
     EXPECT(farcore_pool_connect(no_text, 1, NULL, &pool), FARCORE_INVALID_ARGUMENT, "UTF-8");
     EXPECT(farcore_pool_options_set_nodes_min(options, 0, 50), FARCORE_OK, "");
     EXPECT(farcore_pool_connect(unreachable, 1, options, &pool), FARCORE_UNREACHABLE,
@@ -132,6 +118,9 @@ static void wrong_connections(char **arguments) {
     wrong_range(nodes, no_timeout, "timeout is 0ns: must be 1 ms to 1 hour");
     wrong_range(nodes, long_silence, "silence is");
     wrong_range(nodes, two_of_one, "nodes_min is 2");
+    wrong_range(nodes, no_zone, "zone is ``");
+    const char *twice[] = {nodes[0], nodes[1], nodes[0]};
+    EXPECT(farcore_pool_connect(twice, 3, NULL, &pool), FARCORE_INVALID_ARGUMENT, "named once");
     EXPECT(farcore_pool_embedded(1, NULL), FARCORE_INVALID_ARGUMENT, "`pool` is null");
     EXPECT(farcore_pool_embedded(UINT64_MAX, &pool), FARCORE_CANNOT_START, "the limit is");
     farcore_pool_free(NULL);
@@ -291,8 +280,6 @@ static void wrong_parts(farcore_pool *pool, farcore_pool *other_pool) {
 static void wrong_operations(farcore_pool *pool) {
     farcore_operation *operation = (farcore_operation *)&wrong;
     farcore_ptr ptr, taken, null = {0};
-    farcore_value value;
-    farcore_batch *batch = NULL;
     uint64_t word = 7;
     EXPECT(farcore_pool_submit_read(NULL, null, 8, &operation), FARCORE_INVALID_ARGUMENT,
            "`pool` is null");
@@ -318,7 +305,16 @@ static void wrong_operations(farcore_pool *pool) {
     EXPECT(farcore_pool_submit_allocate(pool, 64, 8, NULL, &operation), FARCORE_OK, "");
     EXPECT(farcore_wait(operation, FARCORE_NO_LIMIT), FARCORE_OK, "");
     farcore_operation_free(operation);
+    EXPECT(farcore_pool_deallocate(pool, ptr), FARCORE_OK, "");
+}
 
+static void wrong_transfers(farcore_pool *pool) {
+    farcore_operation *operation = NULL;
+    farcore_ptr ptr, taken;
+    farcore_value value;
+    farcore_batch *batch = NULL;
+    uint64_t word = 7;
+    EXPECT(farcore_pool_allocate(pool, 64, 8, NULL, &ptr), FARCORE_OK, "");
     EXPECT(farcore_pool_submit_write(pool, ptr, "12345678", 8, &operation), FARCORE_OK, "");
     EXPECT(farcore_wait(operation, FARCORE_NO_LIMIT), FARCORE_OK, "");
     EXPECT(farcore_operation_take_value(operation, &value), FARCORE_INVALID_ARGUMENT, "no value");
@@ -370,97 +366,6 @@ static void wrong_operations(farcore_pool *pool) {
     farcore_operation_free(operation);
 }
 
-static void wrong_shares(farcore_pool *pool, farcore_pool *other_pool, char **arguments) {
-    farcore_ptr own, shared, null = {0};
-    farcore_value text, again;
-    farcore_type words, three = {1, 3}, none = {1, 0};
-    EXPECT(farcore_type_of(NULL, NULL, 0, 8, &words), FARCORE_INVALID_ARGUMENT, "`name` is null");
-    EXPECT(farcore_type_of("u64", NULL, 1, 8, &words), FARCORE_INVALID_ARGUMENT, "`parts` is null");
-    EXPECT(farcore_type_of("u64", NULL, 0, 0, &words), FARCORE_INVALID_ARGUMENT, "0 bytes");
-    EXPECT(farcore_type_of("u64", NULL, 0, 8, NULL), FARCORE_INVALID_ARGUMENT, "`holds` is null");
-    EXPECT(farcore_type_of("u64", NULL, 0, 8, &words), FARCORE_OK, "");
-    EXPECT(farcore_pool_allocate(pool, 64, 8, NULL, &own), FARCORE_OK, "");
-    EXPECT(farcore_pool_write(pool, own, "12345678", 8), FARCORE_OK, "");
-    EXPECT(farcore_pool_export(pool, null, NULL, true, &text), FARCORE_INVALID_ARGUMENT, "null");
-    EXPECT(farcore_pool_export(pool, own, NULL, true, NULL), FARCORE_INVALID_ARGUMENT,
-           "`text` is null");
-    EXPECT(farcore_pool_export(pool, farcore_ptr_add(own, 8), NULL, true, &text),
-           FARCORE_INVALID_ARGUMENT, "byte 8");
-    EXPECT(farcore_pool_export(pool, own, &none, true, &text), FARCORE_INVALID_ARGUMENT, "0 bytes");
-    EXPECT(farcore_pool_export(pool, own, &three, true, &text), FARCORE_WRONG_TYPE,
-           "values of 3 bytes");
-    HOLDS(text.bytes == NULL && text.length == 0);
-    EXPECT(farcore_pool_export(other_pool, own, NULL, true, &text), FARCORE_FOREIGN, "export it");
-
-    EXPECT(farcore_pool_export(pool, own, NULL, false, &text), FARCORE_OK, "");
-    const char *exported = (const char *)text.bytes;
-    HOLDS(strlen(exported) == text.length);
-    EXPECT(farcore_pool_import(other_pool, NULL, NULL, &shared), FARCORE_INVALID_ARGUMENT,
-           "`text` is null");
-    EXPECT(farcore_pool_import(other_pool, exported, NULL, NULL), FARCORE_INVALID_ARGUMENT,
-           "`ptr` is null");
-    EXPECT(farcore_pool_import(other_pool, "no pointer", NULL, &shared), FARCORE_MALFORMED,
-           "no exported pointer");
-    EXPECT(farcore_pool_import(other_pool, "", NULL, &shared), FARCORE_MALFORMED, "cut short");
-    char cut[2048];
-    snprintf(cut, sizeof cut, "%.*s", (int)text.length - 4, exported);
-    EXPECT(farcore_pool_import(other_pool, cut, NULL, &shared), FARCORE_MALFORMED,
-           "no exported pointer");
-    EXPECT(farcore_pool_import(other_pool, exported, &words, &shared), FARCORE_WRONG_TYPE, "mark");
-    EXPECT(farcore_pool_import(other_pool, arguments[5], NULL, &shared), FARCORE_WRONG_TYPE,
-           "mark");
-    EXPECT(farcore_pool_import(other_pool, arguments[5], &words, &shared), FARCORE_OTHER_NODE,
-           "name all nodes");
-    HOLDS(farcore_ptr_is_null(shared));
-    EXPECT(farcore_pool_import(other_pool, exported, NULL, &shared), FARCORE_OK, "");
-    char bytes[8];
-    uint64_t old;
-    EXPECT(farcore_pool_read(other_pool, shared, bytes, 8), FARCORE_OK, "");
-    HOLDS(memcmp(bytes, "12345678", 8) == 0);
-    EXPECT(farcore_pool_write(other_pool, shared, bytes, 8), FARCORE_READ_ONLY, "read only");
-    EXPECT(farcore_pool_fetch_add(other_pool, shared, 1, &old), FARCORE_READ_ONLY, "read only");
-    EXPECT(farcore_pool_export(other_pool, shared, NULL, true, &again), FARCORE_GONE, "imported");
-    EXPECT(farcore_pool_transfer(other_pool, shared, NULL, &again), FARCORE_GONE, "imported");
-    /* What cannot be given away stays. */
-    EXPECT(farcore_pool_read(other_pool, shared, bytes, 8), FARCORE_OK, "");
-    EXPECT(farcore_pool_deallocate(other_pool, shared), FARCORE_OK, "");
-    EXPECT(farcore_pool_deallocate(pool, own), FARCORE_OK, "");
-    farcore_value_free(&text);
-
-    EXPECT(farcore_pool_allocate(pool, 64, 8, NULL, &own), FARCORE_OK, "");
-    EXPECT(farcore_pool_transfer(pool, own, &three, &text), FARCORE_WRONG_TYPE, "3 bytes");
-    EXPECT(farcore_pool_transfer(pool, own, &words, &text), FARCORE_OK, "");
-    EXPECT(farcore_pool_read(pool, own, bytes, 8), FARCORE_FREED, "freed");
-    EXPECT(farcore_pool_deallocate(pool, own), FARCORE_FREED, "freed");
-    exported = (const char *)text.bytes;
-    farcore_operation *import = NULL;
-    EXPECT(farcore_pool_submit_import(other_pool, exported, NULL, &import), FARCORE_WRONG_TYPE,
-           "mark");
-    EXPECT(farcore_pool_submit_import(other_pool, exported, &words, &import), FARCORE_OK, "");
-    EXPECT(farcore_wait(import, FARCORE_NO_LIMIT), FARCORE_OK, "");
-    EXPECT(farcore_operation_take_ptr(import, &shared), FARCORE_OK, "");
-    farcore_operation_free(import);
-    EXPECT(farcore_pool_import(pool, exported, &words, &own), FARCORE_GONE, "taken");
-    EXPECT(farcore_pool_deallocate(other_pool, shared), FARCORE_OK, "");
-    farcore_value_free(&text);
-}
-
-/* Words of a program in Rust. */
-static void words_of_rust(char **arguments) {
-    const char *const *node = (const char *const *)(arguments + 3);
-    farcore_pool *pool = NULL;
-    farcore_type words;
-    farcore_ptr shared;
-    uint64_t found[3] = {0};
-    EXPECT(farcore_pool_connect(node, 1, NULL, &pool), FARCORE_OK, "");
-    EXPECT(farcore_type_of("u64", NULL, 0, 8, &words), FARCORE_OK, "");
-    EXPECT(farcore_pool_import(pool, arguments[5], &words, &shared), FARCORE_OK, "");
-    EXPECT(farcore_pool_read(pool, shared, found, sizeof found), FARCORE_OK, "");
-    HOLDS(found[0] == 7 && found[1] == 8 && found[2] == 9);
-    EXPECT(farcore_pool_write(pool, shared, found, 8), FARCORE_READ_ONLY, "read only");
-    farcore_pool_free(pool);
-}
-
 static void wrong_embedded(void) {
     farcore_pool *pool = NULL;
     farcore_ptr ptr;
@@ -476,6 +381,7 @@ static void wrong_embedded(void) {
     EXPECT(farcore_wait(export, FARCORE_NO_LIMIT), FARCORE_EMBEDDED, "this process");
     farcore_operation_free(export);
     EXPECT(farcore_pool_length(pool, ptr, &(size_t){0}), FARCORE_OK, "");
+    EXPECT(farcore_pool_call(pool, 0, "sum", NULL, 0, NULL), FARCORE_PROCEDURE, "`sum` failed");
     EXPECT(farcore_pool_node_count(pool, NULL), FARCORE_INVALID_ARGUMENT, "`count` is null");
     EXPECT(farcore_pool_node_count(pool, &count), FARCORE_OK, "");
     EXPECT(farcore_pool_node(pool, 0, NULL), FARCORE_INVALID_ARGUMENT, "`node` is null");
@@ -599,10 +505,9 @@ int main(int argc, char **argv) {
     wrong_accesses(pool, other);
     wrong_parts(pool, other);
     wrong_operations(pool);
-    wrong_shares(pool, other, arguments);
+    wrong_transfers(pool);
     farcore_pool_free(other);
     farcore_pool_free(pool);
-    words_of_rust(arguments);
     wrong_embedded();
     renewed(arguments);
     down(arguments);

@@ -6,6 +6,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use farcore_client::Token;
+use farcore_pool::Plain;
+use farcore_pool::procedures::{ProcedureCall, Procedures, procedure};
 use farcore_rdma::Lock;
 use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
 
@@ -13,6 +15,36 @@ use super::TOKEN;
 
 const EXTENT_BYTES: u64 = 64 << 10;
 const EXTENTS: u64 = 16;
+
+/// What the procedure `sum` is given.
+#[derive(Clone, Copy, Plain)]
+struct Range {
+    first: u64,
+    last: u64,
+}
+
+/// Adds its argument to each byte of its target.
+fn add(call: &ProcedureCall, argument: &[u8]) -> Result<Vec<u8>, String> {
+    let &[addend] = argument else {
+        return Err(format!("{} bytes, 1 is expected", argument.len()));
+    };
+    let mut bytes = vec![0; call.target_bytes()];
+    call.read(0, &mut bytes)?;
+    for byte in &mut bytes {
+        *byte = byte.wrapping_add(addend);
+    }
+    call.write(0, &bytes)?;
+    Ok(Vec::new())
+}
+
+/// What the nodes' host does for programs.
+fn procedures() -> Procedures {
+    let sum = procedure(|range: &Range| Ok((range.first..=range.last).sum::<u64>()));
+    Procedures::new()
+        .with("sum", sum)
+        .with("echo", |_, argument| Ok(argument.to_vec()))
+        .with("add", add)
+}
 
 /// A node that can be stopped, and started again at its address.
 pub(crate) struct Node {
@@ -30,8 +62,10 @@ fn start(address: SocketAddr, has_token: bool) -> NodeHandle {
         ..MemoryOptions::new(EXTENTS * EXTENT_BYTES)
     };
     let options = NodeOptions {
-        lease: Duration::from_secs(1),
+        // Procedures have an eighth of it, 2 s at most.
+        lease: Duration::from_secs(16),
         keep: Duration::ZERO,
+        procedures: procedures(),
         token: has_token.then(|| Token::new(TOKEN.as_bytes()).expect("a token")),
         ..NodeOptions::new(address, memory)
     };
