@@ -92,6 +92,12 @@ impl Gate {
             .sum()
     }
 
+    /// The number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.progress.len()
+    }
+
     fn is_open(&self, number: usize) -> bool {
         // ORDERING: Acquire pairs with the Release in `open_next`.
         self.open.load(Ordering::Acquire) > number
