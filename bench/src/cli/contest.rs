@@ -17,7 +17,7 @@ pub struct ContestArgs {
     /// An untimed pass with encryption checks a hundredth of the keys first. Hot reads are skewed,
     /// hot writes are not. Before anything runs, a forecast compares what the records need with
     /// --local and --far, and with the machine's memory.
-    #[arg(long, value_name = "official|N", verbatim_doc_comment)]
+    #[arg(long, value_name = "official|N")]
     pub scale: Option<Scale>,
     /// End each run after this time of all phases together, e.g. 9m, and name what is unfinished
     #[arg(long, value_name = "DURATION", value_parser = parse_nanoseconds)]

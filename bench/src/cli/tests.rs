@@ -147,7 +147,7 @@ fn a_contest_that_does_not_fit_is_refused_with_what_is_missing() {
 }
 
 #[test]
-fn a_time_limit_has_a_range() {
+fn a_time_limit_has_a_range_and_a_scale_has_one() {
     for (limit, value) in [("0s", "0s"), ("10us", "10us"), ("2days", "2days")] {
         let refused = contest(&["--time-limit", limit]).plans(&machine());
         let said = refused.unwrap_err().to_string();
@@ -156,6 +156,12 @@ fn a_time_limit_has_a_range() {
             format!("--time-limit is {value}: it must be 1ms to 1day")
         );
     }
+    let beside = contest(&["--scale", "2", "--keys-per-core", "9", "--one-shard"]);
+    let said = beside.plans(&machine()).unwrap_err().to_string();
+    assert!(
+        said.starts_with("--one-shard has no effect beside --scale"),
+        "{said}"
+    );
     for scale in ["none", "0", "65"] {
         let line = ["farcore-bench", "contest", "--scale", scale];
         let refused = Cli::try_parse_from(line).unwrap_err().to_string();

@@ -4,7 +4,7 @@ use farcore_command::range::RangeError;
 use farcore_command::words::size;
 use farcore_tuning::ProfileError;
 
-use super::Forecast;
+use super::forecast::Forecast;
 
 /// A plan that cannot run, with the limit and the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

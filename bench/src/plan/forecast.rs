@@ -8,7 +8,7 @@
 //! The phase that stores most decides: the values of every phase have the same mean at most. A
 //! record lies in far memory or in local memory that is not written back yet, so both count.
 
-use super::{Encryption, Plan};
+use super::engine::Encryption;
 use crate::record::{KEY_BYTES, VALUE_BYTES_MEAN_BOUNDED};
 
 /// What the engine keeps of each record beside key and value, in bytes.
@@ -32,25 +32,19 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// The forecast of a plan by the rules; `None` for others, and for engines that do not divide
-    /// their data between local and far memory.
+    /// The forecast for a number of keys in an amount of local and far memory together.
     #[must_use]
-    pub fn of(plan: &Plan) -> Option<Self> {
-        if !plan.by_rules || !plan.engine.is_ours() {
-            return None;
-        }
-        let tag = match plan.encrypt {
+    pub fn new(keys: u64, encrypt: Encryption, memory_bytes: u64) -> Self {
+        let tag = match encrypt {
             Encryption::Authenticated => TAG_BYTES,
             Encryption::Off | Encryption::SecrecyOnly => 0,
         };
         let beside = KEY_BYTES as u64 + HEADER_BYTES + DIRECTORY_ENTRY_BYTES + tag;
-        let keys = plan.keys_max();
-        let memory = plan.local_bytes.saturating_add(plan.far_bytes);
-        Some(Self {
+        Self {
             record_bytes: keys.saturating_mul(VALUE_BYTES_MEAN_BOUNDED + beside),
             index_bytes: keys.saturating_mul(INDEX_BYTES),
-            room_bytes: memory / 100 * USABLE_PERCENT,
-        })
+            room_bytes: memory_bytes / 100 * USABLE_PERCENT,
+        }
     }
 
     /// All bytes that the contest needs.
@@ -69,68 +63,41 @@ impl Forecast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::tests::plan_of;
-    use crate::plan::{EngineName, Scale, Scenario};
-    use crate::skew::Skew;
 
-    fn plan(scale: Scale, encrypt: Encryption) -> Plan {
-        Plan {
-            keys_per_core: scale.keys_per_worker,
-            workers: usize::try_from(scale.workers).ok(),
-            local_bytes: scale.local_bytes(),
-            far_bytes: scale.far_bytes(),
-            by_rules: true,
-            encrypt,
-            ..plan_of(Scenario::Contest {
-                hot_ops: 1,
-                skew: Skew::default(),
-            })
-        }
-    }
+    /// Keys of one worker and its part of the memory.
+    const KEYS: u64 = 12_000_000;
+    const MEMORY_BYTES: u64 = (40 << 30) / 16;
 
     #[test]
     fn the_rules_memory_holds_the_contest_unless_records_carry_tags() {
-        for scale in [Scale::of(1), Scale::of(2), Scale::of(16)] {
-            let keys = scale.keys();
-            let forecast = Forecast::of(&plan(scale, Encryption::SecrecyOnly)).unwrap();
+        for workers in [1, 2, 16] {
+            let (keys, memory) = (KEYS * workers, MEMORY_BYTES * workers);
+            let forecast = Forecast::new(keys, Encryption::SecrecyOnly, memory);
             assert_eq!(forecast.record_bytes, keys * (156 + 16 + 16 + 12));
             assert_eq!(forecast.index_bytes, keys * 10);
             assert_eq!(forecast.missing_bytes(), 0);
-            let tagged = Forecast::of(&plan(scale, Encryption::Authenticated)).unwrap();
+            assert_eq!(Forecast::new(keys, Encryption::Off, memory), forecast);
+            let tagged = Forecast::new(keys, Encryption::Authenticated, memory);
             assert_eq!(tagged.needed_bytes(), forecast.needed_bytes() + keys * 16);
-            assert_eq!(
-                tagged.missing_bytes(),
-                tagged.needed_bytes() - forecast.room_bytes
-            );
-            assert!(tagged.missing_bytes() > 0);
+            let missing = tagged.needed_bytes() - forecast.room_bytes;
+            assert!(missing > 0 && tagged.missing_bytes() == missing);
         }
     }
 
     #[test]
-    fn what_is_missing_is_enough_and_no_byte_less_is() {
-        let plan = plan(Scale::of(2), Encryption::Authenticated);
-        let missing = Forecast::of(&plan).unwrap().missing_bytes();
+    fn what_is_missing_is_enough_and_no_less_is() {
+        let of = |memory| Forecast::new(KEYS, Encryption::Authenticated, memory).missing_bytes();
+        let missing = of(MEMORY_BYTES);
         // Room is 96 % of the memory that is added, in steps of 96 bytes.
-        let with = |room: u64| {
-            let far_bytes = plan.far_bytes + room * 100 / USABLE_PERCENT;
-            let plan = Plan {
-                far_bytes,
-                ..plan.clone()
-            };
-            Forecast::of(&plan).unwrap().missing_bytes()
-        };
+        let with = |room: u64| of(MEMORY_BYTES + room * 100 / USABLE_PERCENT);
         assert_eq!(with(missing + 96), 0);
         assert!(with(missing - 96) > 0);
     }
 
     #[test]
-    fn other_plans_and_engines_have_no_forecast() {
-        let plan = plan(Scale::of(2), Encryption::Off);
-        let without = Plan {
-            by_rules: false,
-            ..plan.clone()
-        };
-        assert_eq!(Forecast::of(&without), None);
-        assert_eq!(Forecast::of(&plan.for_engine(EngineName::LockedLru)), None);
+    fn the_largest_numbers_do_not_overflow() {
+        let forecast = Forecast::new(u64::MAX, Encryption::Authenticated, u64::MAX);
+        assert_eq!(forecast.needed_bytes(), u64::MAX);
+        assert!(forecast.missing_bytes() > 0);
     }
 }

@@ -57,6 +57,9 @@ pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 /// Longest wait for memory nodes, in nanoseconds: a day.
 pub const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
 
+/// Far memory of `farcore-all-local`, which stays empty.
+const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
+
 /// The YCSB core workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -238,7 +241,7 @@ impl Plan {
         };
         if engine == EngineName::FarcoreAllLocal {
             plan.local_bytes = self.all_local_bytes();
-            plan.far_bytes = sizes::ALL_LOCAL_FAR_BYTES;
+            plan.far_bytes = ALL_LOCAL_FAR_BYTES;
             plan.far_latency_ns = 0;
         }
         plan

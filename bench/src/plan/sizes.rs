@@ -16,8 +16,6 @@ const MAP_OVERHEAD_BYTES: u64 = 96;
 const ALL_LOCAL_DATA_FACTOR: u64 = 3;
 const ALL_LOCAL_KEY_BYTES: u64 = 48;
 const ALL_LOCAL_CORE_BYTES: u64 = 32 << 20;
-/// Its far memory, which stays empty.
-pub(super) const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
 /// Memory for the driver itself.
 const SPARE_BYTES: u64 = 256 << 20;
 

@@ -48,15 +48,17 @@ impl Plan {
         }
     }
 
-    /// Checks that the contest by its rules fits in local and far memory.
+    /// Checks that the contest by its rules fits in local and far memory. Engines that do not divide
+    /// their data between these have no forecast.
     fn validate_room(&self) -> Result<(), PlanError> {
-        match Forecast::of(self) {
-            Some(forecast) if forecast.missing_bytes() > 0 => Err(PlanError::Room {
-                keys: self.keys(),
-                forecast,
-            }),
-            _ => Ok(()),
+        let memory = self.local_bytes.saturating_add(self.far_bytes);
+        let forecast = Forecast::new(self.keys(), self.encrypt, memory);
+        let is_forecast = self.by_rules && self.engine.is_ours();
+        if is_forecast && forecast.missing_bytes() > 0 {
+            let keys = self.keys();
+            return Err(PlanError::Room { keys, forecast });
         }
+        Ok(())
     }
 
     fn validate_needs(&self) -> Result<(), PlanError> {

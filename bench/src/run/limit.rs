@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use farcore_tuning::Clock;
 
-use super::{Phase, Plan};
+use crate::phase::Phase;
+use crate::plan::Plan;
 
 /// The limit of one run.
 #[derive(Debug)]
