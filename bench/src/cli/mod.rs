@@ -1,8 +1,8 @@
 //! The command line: flags, their defaults for this machine, and the plans that they give.
 //!
 //! - This file: `ycsb`, and the flags that all commands share
-//! - `contest.rs`, `trace.rs`, `fairness.rs`, `cache.rs`, `expiry.rs`, `operations.rs`, `embed.rs`: the flags of
-//!   these commands
+//! - `contest.rs`, `trace.rs`, `fairness.rs`, `cache.rs`, `expiry.rs`, `operations.rs`,
+//!   `embed.rs`: the flags of these commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `effect.rs`: flags without an effect

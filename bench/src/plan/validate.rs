@@ -48,8 +48,8 @@ impl Plan {
         }
     }
 
-    /// Checks that the contest by its rules fits in local and far memory. Engines that do not divide
-    /// their data between these have no forecast.
+    /// Checks that the contest by its rules fits in local and far memory. There is no forecast for
+    /// engines that do not divide their data between these.
     fn validate_room(&self) -> Result<(), PlanError> {
         let memory = self.local_bytes.saturating_add(self.far_bytes);
         let forecast = Forecast::new(self.keys(), self.encrypt, memory);

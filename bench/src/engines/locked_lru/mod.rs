@@ -1,10 +1,10 @@
 //! `locked-lru`: the design of a contest entry, rebuilt as the baseline with a far tier.
 //!
 //! 64 entities by hash, each behind a lock: a chained hash index, 60 KiB pages of variable-length
-//! strings, LRU over the resident pages. A miss fetches a whole page, without the entity's lock, and
-//! decodes it into pairs of key and value; eviction writes a whole page back. A put of a key whose
-//! page is far appends to the open page. A background thread evicts ahead of demand. When half of
-//! an entity is dead, all requests stop while it is rebuilt.
+//! strings, LRU over the resident pages. A miss fetches a whole page, without the entity's lock,
+//! and decodes it into pairs of key and value; eviction writes a whole page back. A put of a key
+//! whose page is far appends to the open page. A background thread evicts ahead of demand. When
+//! half of an entity is dead, all requests stop while it is rebuilt.
 //!
 //! - `entity.rs`: one locked part of the keys: index, pages, LRU, rebuild
 //! - `page.rs`: a page as pairs and as bytes
