@@ -22,7 +22,7 @@ use crate::figures::FigureFiles;
 use crate::plan::{Plan, Scenario, Workload};
 use crate::report::{Report, medians};
 use crate::run::{Comparison, Outcome};
-use crate::table;
+use crate::{parts, table, untimed};
 
 /// Checks what can be checked before anything runs: the engine's settings and the files, which it
 /// returns.
@@ -105,9 +105,20 @@ pub fn compare(
 }
 
 /// The outcomes of all plans, each run in turn; after a signal or a run that failed, those so far,
-/// and the failure.
+/// and the failure. A wrong answer of an untimed pass is an outcome without phases.
 fn measure(plans: &[Plan], runs: u32) -> (Vec<Vec<Outcome>>, Option<anyhow::Error>) {
     let mut all: Vec<Vec<Outcome>> = vec![Vec::new(); plans.len()];
+    for (plan, outcomes) in plans.iter().zip(&mut all) {
+        match untimed::pass(plan) {
+            Ok(None) => {}
+            Ok(Some(wrong)) => {
+                outcomes.push(wrong);
+                let failed = anyhow!("the untimed pass of {} was wrong", plan.engine.name());
+                return (all, Some(failed));
+            }
+            Err(error) => return (all, Some(error)),
+        }
+    }
     for run in 0..runs {
         for (plan, outcomes) in plans.iter().zip(&mut all) {
             if stop::is_requested() {
@@ -151,6 +162,14 @@ fn publish(report: &Report, outcomes: &[Vec<Outcome>], plots: &[PathBuf]) -> any
         .map(|outcome| outcome.digest)
         .collect();
     print(table::render(&report.runs, &digests))?;
+    for (plan, run) in report.runs.iter().filter_map(|run| {
+        let named = |plan: &&Plan| plan.engine.name() == run.engine;
+        Some((report.plans.iter().find(named)?, run))
+    }) {
+        if let Some(seconds) = parts::describe(plan, run) {
+            print(seconds)?;
+        }
+    }
     if let Some(note) = report.origin.note() {
         print(note)?;
     }
@@ -193,7 +212,10 @@ fn describe_ycsb(scenario: &Scenario) -> String {
 #[must_use]
 pub fn describe(plan: &Plan, runs: u32) -> String {
     let what = match &plan.scenario {
-        Scenario::Contest { hot_ops, skew } => format!("contest, {hot_ops} hot requests {skew}"),
+        Scenario::Contest { hot_ops, skew } => {
+            let rules = if plan.by_rules { " by its rules" } else { "" };
+            format!("contest{rules}, {hot_ops} hot requests {skew}")
+        }
         Scenario::Ycsb { .. } => describe_ycsb(&plan.scenario),
         Scenario::Fairness(settings) => settings.to_string(),
         Scenario::Expiry(settings) => settings.to_string(),
@@ -230,11 +252,23 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         ([], nodes) => format!(" on {nodes} nodes"),
         (nodes, _) => format!(" on {}", nodes.join(", ")),
     };
+    let workers = plan
+        .workers
+        .map_or_else(String::new, |workers| format!(" for {workers} workers"));
+    let limit = plan.time_limit_ns.map_or_else(String::new, |limit_ns| {
+        let limit = humantime::format_duration(Duration::from_nanos(limit_ns));
+        format!(", time limit {limit}")
+    });
     format!(
-        "{what}: cores {:?}, {} keys a core ({} of records), local memory {}, far memory {}{} at +{}, window {}, {}, \
-         encryption {}, pre-fault {}, seed {}, runs {runs}",
+        "{what}: cores {:?}{workers}, {} keys a {} ({} of records), local memory {}, far memory {}{} at +{}, window {}, {}, \
+         encryption {}, pre-fault {}, seed {}{limit}, runs {runs}",
         plan.cores,
         plan.keys_per_core,
+        if plan.workers.is_some() {
+            "worker"
+        } else {
+            "core"
+        },
         Size(plan.data_bytes()),
         Size(plan.local_bytes),
         Size(plan.far_bytes),

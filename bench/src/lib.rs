@@ -4,9 +4,10 @@
 //!   requests and their verdicts; [`trace`] replays of cache traces
 //! - Driver: [`cli`] flags; [`plan`] every setting of a run; [`worker`] one thread; [`stats`] its
 //!   statistics, [`failures`] its errors, [`doubts`] keys that they leave unknown; [`run`] one
-//!   engine's run; [`child`] each run in its own process; [`compare`] all engines
+//!   engine's run; [`child`] each run in its own process; [`compare`] all engines, `untimed` a
+//!   pass before them
 //! - Engines: [`store`] the traits; [`engines`] the implementations
-//! - Results: [`report`], [`table`] and its [`contrast`]s, [`plot`], [`progress`];
+//! - Results: [`report`], [`table`] and its [`contrast`]s, [`parts`], [`plot`], [`progress`];
 //!   [`figures`] files of a command; [`ending`] exit statuses; [`resident`] measured memory;
 //!   [`events`] of the processor; [`line_trip`] between two cores
 //! - [`experiments`]: measurements with drivers of their own, for farcore alone or beside maps
@@ -25,6 +26,7 @@ pub mod failures;
 pub mod figures;
 pub mod line_trip;
 pub mod load;
+pub mod parts;
 pub mod phase;
 pub mod plan;
 pub mod plot;
@@ -39,4 +41,5 @@ pub mod stats;
 pub mod store;
 pub mod table;
 pub mod trace;
+mod untimed;
 pub mod worker;

@@ -77,7 +77,7 @@ impl OwnKeys {
     #[must_use]
     pub fn new(plan: &Plan, phase: Phase, thread: u64) -> Self {
         Self {
-            generator: Generator::new(plan.seed),
+            generator: plan.generator(),
             phase,
             action: phase.action(),
             first: thread * plan.keys_per_core,
@@ -195,6 +195,8 @@ impl Draws {
 pub struct Hot {
     generator: Generator,
     keys_per_core: u64,
+    /// The number of keys that writes are drawn from evenly; without it they are drawn as reads.
+    even_writes: Option<u64>,
     steps: u64,
     stream: Arc<[u32]>,
     at: usize,
@@ -206,8 +208,9 @@ impl Hot {
     #[must_use]
     pub fn new(plan: &Plan, thread: u64, stream: Arc<[u32]>) -> Self {
         Self {
-            generator: Generator::new(plan.seed),
+            generator: plan.generator(),
             keys_per_core: plan.keys_per_core,
+            even_writes: plan.by_rules.then(|| plan.keys()),
             steps: plan.steps(Phase::Hot, thread),
             stream,
             at: 0,
@@ -230,10 +233,15 @@ impl Load for Hot {
 
     #[inline(always)]
     fn request<'a>(&mut self, _step: u64, scratch: &'a mut Scratch) -> (RequestTag, Operation<'a>) {
-        let subject = next_of(&self.stream, &mut self.at);
+        let popular = next_of(&self.stream, &mut self.at);
+        let writes = self.draws.chance(25);
+        let subject = match self.even_writes {
+            Some(keys) if writes => crate::record::below(self.draws.next(), keys),
+            _ => popular,
+        };
         let word = self.generator.key(subject, &mut scratch.key);
         let key = &scratch.key[..];
-        if self.draws.chance(25) {
+        if writes {
             let shape = self.generator.hot_shape(self.draws.next());
             let value = self.generator.fill(word, shape, &mut scratch.value);
             (

@@ -25,6 +25,8 @@ pub const KEY_BYTES: usize = 16;
 pub const VALUE_BYTES_MAX: usize = 1024;
 /// Mean bytes of a value as first written.
 pub const VALUE_BYTES_MEAN: u64 = 178;
+/// Mean bytes of a value of [`Lengths::Bounded`] at most, in every generation: 30 GB of 192 M.
+pub const VALUE_BYTES_MEAN_BOUNDED: u64 = 156;
 /// Values are multiples of this many bytes.
 pub const VALUE_GRAIN_BYTES: usize = 16;
 
@@ -34,6 +36,8 @@ const USUAL: usize = 2 * SHORT;
 /// Seven values in ten, and all of the hot mix, have at most this many grains.
 const SHORT: usize = 8;
 const HOT_BIT: u64 = 1 << 63;
+/// Of 16 bounded values that are written again, how many have 128 bytes at most in any case.
+const BOUNDED_SHORT: u64 = 3;
 
 /// A piece of a value as two words.
 type Grain = [u64; 2];
@@ -153,11 +157,23 @@ impl Default for Scratch {
     }
 }
 
+/// How long values of each class are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lengths {
+    /// All lengths of a class are as likely: 178 bytes at the mean.
+    #[default]
+    Even,
+    /// Short lengths of a class are likelier, so that the mean is at most
+    /// [`VALUE_BYTES_MEAN_BOUNDED`].
+    Bounded,
+}
+
 /// Generates keys and values, and verifies them.
 #[derive(Clone, Copy, Debug)]
 pub struct Generator {
     key_seed: u64,
     value_seed: u64,
+    lengths: Lengths,
 }
 
 impl Generator {
@@ -167,7 +183,14 @@ impl Generator {
         Self {
             key_seed: mix(seed ^ 0x6B65_7973),
             value_seed: mix(seed ^ 0x7661_6C75_6573),
+            lengths: Lengths::Even,
         }
+    }
+
+    /// This generator with other lengths of values.
+    #[must_use]
+    pub const fn with_lengths(self, lengths: Lengths) -> Self {
+        Self { lengths, ..self }
     }
 
     /// The first half of a key; all other calls take it in place of the key.
@@ -196,11 +219,11 @@ impl Generator {
     #[inline]
     #[must_use]
     pub fn shape(&self, key_word: u64, generation: Generation) -> Shape {
-        let first = draw_bytes(key_word);
+        let first = draw_bytes(key_word, self.lengths);
         let bytes = match generation {
             Generation::Written | Generation::Rewritten => first,
             Generation::Updated => {
-                let other = draw_bytes(mix(key_word));
+                let other = draw_bytes(mix(key_word), self.lengths);
                 if other != first {
                     other
                 } else if first < VALUE_BYTES_MAX {
@@ -209,7 +232,11 @@ impl Generator {
                     80
                 }
             }
-            Generation::Reinserted => grains(5, mix(key_word ^ 0x7265), 12),
+            Generation::Reinserted => {
+                let word = mix(key_word ^ 0x7265);
+                let is_short = self.lengths == Lengths::Bounded && word & 15 < BOUNDED_SHORT;
+                grains(5, word, if is_short { 4 } else { 12 })
+            }
         };
         Shape {
             nonce: generation as u64,
@@ -344,19 +371,24 @@ fn load(bytes: &[u8]) -> u64 {
         .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// 70 % of 80 to 128 bytes, 20 % of 129 to 256, 10 % of 257 to 1024.
+/// 70 % of 80 to 128 bytes, 20 % of 129 to 256, 10 % of 257 to 1024, or in most cases of 257 to 384
+/// where lengths are bounded.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "a tenth is below ten")]
-fn draw_bytes(word: u64) -> usize {
+fn draw_bytes(word: u64, lengths: Lengths) -> usize {
+    const LONG: (u64, u64) = (17, 48);
     /// Least grains and the number of choices, by tenth.
     const SIZES: [(u64, u64); 10] = {
-        let (short, middle, long) = ((5, 4), (9, 8), (17, 48));
+        let (short, middle) = ((5, 4), (9, 8));
         [
-            short, short, short, short, short, short, short, middle, middle, long,
+            short, short, short, short, short, short, short, middle, middle, LONG,
         ]
     };
     let (least, choices) = SIZES[below(word.rotate_left(32), 10) as usize];
-    grains(least, mix(word ^ 0x7369_7A65), choices)
+    let draw = mix(word ^ 0x7369_7A65);
+    let is_bounded = lengths == Lengths::Bounded && draw & 3 != 0;
+    let choices = if is_bounded { choices.min(8) } else { choices };
+    grains(least, draw, choices)
 }
 
 #[inline]

@@ -1,7 +1,7 @@
 //! One run of one engine: opens it, leads the workers through the phases, collects their reports.
 //!
 //! - This file: which store an engine name stands for, the outcome, the course of a run
-//! - `collect.rs`: figures of a phase and of the whole run
+//! - `collect.rs`: figures of a phase and of the whole run; `limit.rs`: the time limit
 //!
 //! The driver's own memory (streams, scripts) is allocated and touched before the baseline of the
 //! resident size is read, so that only the engine's memory is counted. A worker that is lost ends
@@ -11,6 +11,7 @@
 //!     the answers of those that had finished the phase count, though the phase has no figures.
 
 mod collect;
+mod limit;
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -23,6 +24,7 @@ use farcore_tuning::{Clock, resident_bytes};
 use serde::{Deserialize, Serialize};
 use tracing::{info, info_span, warn};
 
+use self::limit::Limit;
 use crate::child::{Experiment, run_in_silent_child};
 use crate::doubts::Doubts;
 #[cfg(feature = "peers")]
@@ -33,7 +35,7 @@ use crate::line_trip::{line_trip_ns, longer_ns};
 use crate::phase::Phase;
 use crate::plan::{EngineName, Plan, Scenario};
 use crate::progress::PhaseBar;
-use crate::record::{Generator, KEY_BYTES};
+use crate::record::KEY_BYTES;
 use crate::report::RunReport;
 use crate::resident::Sampler;
 use crate::skew;
@@ -160,7 +162,7 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
     let sampled = store.clone();
     let sampler = Sampler::start(base_bytes, move || sampled.far_resident_bytes())
         .context("the thread that samples resident memory could not be started")?;
-    let gate = Arc::new(Gate::new(plan.cores.len()));
+    let gate = Arc::new(Gate::new(streams.len()));
     let (workers, inbox) = start_workers(&plan, &*store, &gate, &clock, streams, scripts)?;
 
     let mut outcome = Outcome {
@@ -177,7 +179,8 @@ pub fn run_store<S: Store>(plan: Plan) -> anyhow::Result<Outcome> {
         unwritten: None,
         mixed: None,
     };
-    let led = lead(&plan, &*store, &gate, &inbox, &mut outcome);
+    let limit = Limit::of(&plan, &clock);
+    let led = lead(&plan, &*store, &gate, &inbox, limit, &mut outcome);
     if led.is_err() {
         gate.abort();
     }
@@ -230,7 +233,7 @@ fn scripts(plan: &Plan) -> anyhow::Result<Vec<Arc<Script>>> {
 
 /// Replaces the keys of other shards in the streams by keys of the first shard.
 fn one_shard<S: Store>(plan: &Plan, store: &S, streams: Vec<Arc<[u32]>>) -> Vec<Arc<[u32]>> {
-    let generator = Generator::new(plan.seed);
+    let generator = plan.generator();
     let mut key = [0; KEY_BYTES];
     generator.key(0, &mut key);
     let (Some(draws), Some(_)) = (plan.key_draws(), store.shard_of(&key)) else {
@@ -247,7 +250,7 @@ fn one_shard<S: Store>(plan: &Plan, store: &S, streams: Vec<Arc<[u32]>>) -> Vec<
         .collect()
 }
 
-/// Starts one worker a core; ends those that have started if one fails to.
+/// Starts all workers; ends those that have started if one fails to.
 fn start_workers<S: Store>(
     plan: &Arc<Plan>,
     store: &S,
@@ -260,10 +263,13 @@ fn start_workers<S: Store>(
     let doubts = Arc::new(Doubts::default());
     let mut workers = Vec::new();
     let parts = streams.into_iter().zip(scripts);
-    for ((position, &core), (stream, script)) in plan.cores.iter().enumerate().zip(parts) {
+    for (thread, (stream, script)) in parts.enumerate() {
+        let Some(core) = plan.core_of(thread) else {
+            break;
+        };
         let worker = Worker {
             plan: plan.clone(),
-            thread: position as u64,
+            thread: thread as u64,
             gate: gate.clone(),
             events: events.clone(),
             doubts: doubts.clone(),
@@ -271,7 +277,7 @@ fn start_workers<S: Store>(
             stream,
             script,
         };
-        match store.start(position, core, worker) {
+        match store.start(thread, core, worker) {
             Ok(worker) => workers.push(worker),
             Err(error) => {
                 gate.abort();
@@ -288,6 +294,7 @@ fn lead<S: Store>(
     store: &S,
     gate: &Gate,
     inbox: &Receiver<Event>,
+    mut limit: Limit<'_>,
     outcome: &mut Outcome,
 ) -> anyhow::Result<()> {
     let engine = plan.engine.name();
@@ -305,7 +312,7 @@ fn lead<S: Store>(
         let steps = (0..plan.threads())
             .map(|thread| plan.steps(phase, thread))
             .sum();
-        wait_ready(plan, phase, inbox, ready)?;
+        wait_ready(phase, gate, inbox, ready)?;
         let span = info_span!(
             "phase",
             farcore.engine = engine,
@@ -314,9 +321,10 @@ fn lead<S: Store>(
         let _within = span.entered();
         info!(farcore.operations = steps, "phase starts");
         let bar = PhaseBar::new(engine, phase.name(), steps);
+        limit.begin();
         gate.open_next();
         let mut parts = Vec::new();
-        let waited = wait_done(plan, phase, gate, inbox, &bar, &mut parts);
+        let waited = wait_done(phase, gate, inbox, &bar, &limit, &mut parts);
         bar.finish();
         if waited.is_err() {
             collect::answers(phase, &mut parts, outcome);
@@ -341,6 +349,12 @@ fn lead<S: Store>(
                 "phase ends"
             );
         }
+        if limit.is_over() && (done < steps || Some(&phase) != last) {
+            outcome.report.partial = true;
+            outcome.lost = Some(limit.unfinished(plan, phase, done, steps));
+            gate.abort();
+            break;
+        }
     }
     gate.open_next();
     Ok(())
@@ -348,12 +362,12 @@ fn lead<S: Store>(
 
 /// Waits until all workers are at the gate of a phase; `ready` of them already are.
 fn wait_ready(
-    plan: &Plan,
     phase: Phase,
+    gate: &Gate,
     inbox: &Receiver<Event>,
     mut ready: usize,
 ) -> anyhow::Result<()> {
-    while ready < plan.cores.len() {
+    while ready < gate.workers() {
         match inbox.recv() {
             Ok(Event::Ready) => ready += 1,
             _ => bail!("a worker was lost before phase {}", phase.name()),
@@ -365,18 +379,20 @@ fn wait_ready(
 /// Waits for all workers to finish a phase, and adds their reports to `parts`. Returns how many
 /// are already at the next gate.
 fn wait_done(
-    plan: &Plan,
     phase: Phase,
     gate: &Gate,
     inbox: &Receiver<Event>,
     bar: &PhaseBar,
+    limit: &Limit<'_>,
     parts: &mut Vec<Part>,
 ) -> anyhow::Result<usize> {
     let mut ready = 0;
-    while parts.len() < plan.cores.len() {
-        match inbox.recv_timeout(TICK) {
+    while parts.len() < gate.workers() {
+        match inbox.recv_timeout(limit.within(TICK)) {
             Ok(Event::Done(part)) => parts.push(*part),
-            Err(RecvTimeoutError::Timeout) if stop::is_requested() => gate.end_phase(),
+            Err(RecvTimeoutError::Timeout) if stop::is_requested() || limit.is_over() => {
+                gate.end_phase();
+            }
             Err(RecvTimeoutError::Timeout) => bar.set(gate.progress()),
             Ok(Event::Ready) => ready += 1,
             Ok(Event::Left) | Err(RecvTimeoutError::Disconnected) => {

@@ -71,6 +71,12 @@ pub fn no_stream() -> Arc<[u32]> {
     Arc::from([0])
 }
 
+/// Bytes of the stream of one thread.
+#[must_use]
+pub fn stream_bytes(draws: &KeyDraws) -> u64 {
+    draws.count.clamp(1, DRAWS_MAX) * size_of::<u32>() as u64
+}
+
 /// The stream of one thread. Memory: 4 bytes a draw, at most 16 MiB.
 #[must_use]
 pub fn stream(draws: &KeyDraws, thread: u64) -> Arc<[u32]> {

@@ -12,6 +12,7 @@ mod scans;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use farcore::{Answer, Error};
@@ -92,6 +93,12 @@ impl Gate {
             .sum()
     }
 
+    /// The number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.progress.len()
+    }
+
     fn is_open(&self, number: usize) -> bool {
         // ORDERING: Acquire pairs with the Release in `open_next`.
         self.open.load(Ordering::Acquire) > number
@@ -114,7 +121,9 @@ pub struct Part {
     pub start_ns: u64,
     /// Arrival of the last answer, by the run's clock.
     pub end_ns: u64,
-    /// Processor time of its thread.
+    /// The thread that it ran on; workers beyond the cores share threads.
+    pub ran_on: ThreadId,
+    /// Processor time of that thread, that of other workers on it included.
     pub cpu_ns: u64,
     /// Requests.
     pub ops: u64,
@@ -136,7 +145,7 @@ pub struct Part {
     pub scanned: u64,
     /// Sampled latencies.
     pub latency: HistogramSnapshot,
-    /// Processor events.
+    /// Processor events of the thread.
     pub hardware: HardwareSnapshot,
 }
 
@@ -322,6 +331,7 @@ impl Worker {
         Part {
             start_ns,
             end_ns: self.clock.now_ns(),
+            ran_on: thread::current().id(),
             cpu_ns,
             ops,
             scanned: stats.scanned(),

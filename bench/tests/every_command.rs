@@ -240,6 +240,8 @@ fn every_run_ends_when_its_command_is_killed() {
 fn the_largest_numbers_are_refused() {
     for line in [
         "contest --keys-per-core",
+        "contest --scale 2 --keys-per-core",
+        "contest --scale official --hot-ops",
         "contest --hot-ops",
         "contest --window",
         "contest --local",

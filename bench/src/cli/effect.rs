@@ -137,6 +137,9 @@ impl ContestArgs {
             "with --engines {}: only farcore has shards; add it to --engines, or leave the flag out",
             names.join(",")
         );
+        let beside = self.scale.is_some() && self.size.one_shard;
+        let by_rules = "beside --scale, whose hot writes request all keys: leave one of them out";
+        refuse(&[("--one-shard", beside)], by_rules)?;
         let is_idle = self.size.one_shard && !plans.iter().any(|plan| plan.engine.is_ours());
         refuse(&[("--one-shard", is_idle)], &why)
     }

@@ -1,8 +1,8 @@
 //! The command line: flags, their defaults for this machine, and the plans that they give.
 //!
-//! - This file: `contest` and `ycsb`, and the flags that all commands share
-//! - `trace.rs`, `fairness.rs`, `cache.rs`, `expiry.rs`, `operations.rs`, `embed.rs`: the flags of
-//!   these commands
+//! - This file: `ycsb`, and the flags that all commands share
+//! - `contest.rs`, `trace.rs`, `fairness.rs`, `cache.rs`, `expiry.rs`, `operations.rs`,
+//!   `embed.rs`: the flags of these commands
 //! - `size.rs`: the sizes of `contest` and `ycsb`
 //! - `manual.rs`: completions of shells and manual pages
 //! - `effect.rs`: flags without an effect
@@ -11,6 +11,7 @@
 //! [`Plan::validate`].
 
 mod cache;
+mod contest;
 mod effect;
 mod embed;
 mod expiry;
@@ -30,6 +31,7 @@ use farcore_command::{CoreList, parse_size};
 use farcore_tuning::{LogFormat, Profile};
 
 pub use self::cache::CacheArgs;
+pub use self::contest::ContestArgs;
 pub use self::embed::EmbedArgs;
 pub use self::expiry::ExpiryArgs;
 pub use self::fairness::FairnessArgs;
@@ -269,17 +271,6 @@ pub struct CommonArgs {
     pub runs: u32,
 }
 
-/// Flags of `contest`.
-#[derive(Clone, Debug, Args)]
-pub struct ContestArgs {
-    /// The size.
-    #[command(flatten)]
-    pub size: ContestSize,
-    /// Flags of all comparisons.
-    #[command(flatten)]
-    pub common: CommonArgs,
-}
-
 /// Flags of `ycsb`.
 #[derive(Clone, Debug, Args)]
 pub struct YcsbArgs {
@@ -323,20 +314,6 @@ fn read_profile(file: &Path, setup: &SetupArgs) -> Result<Profile, PlanError> {
             Err(RangeError::new("window of --profile", window, limit).into())
         }
         _ => Ok(profile),
-    }
-}
-
-impl ContestArgs {
-    /// One plan for each engine.
-    ///
-    /// # Errors
-    /// A setting that this machine does not allow.
-    pub fn plans(&self, machine: &Machine) -> Result<Vec<Plan>, PlanError> {
-        let setup = &self.common.setup;
-        let plan = self.size.of_contest(machine, setup).plan(machine, setup);
-        let plans = self.common.plans(machine, plan)?;
-        self.check_one_shard(&plans)?;
-        Ok(plans)
     }
 }
 
@@ -387,6 +364,7 @@ impl SetupArgs {
         let mut plan = Plan {
             engine: EngineName::Farcore,
             cores,
+            workers: None,
             keys_per_core,
             local_bytes: 0,
             far_bytes: 0,
@@ -406,6 +384,8 @@ impl SetupArgs {
             seed: self.seed,
             watch: Watch::default(),
             record: None,
+            time_limit_ns: None,
+            by_rules: false,
             scenario,
         };
         let local_least = (plan.threads() * LOCAL_BYTES_MIN * 16).max(1);
@@ -441,6 +421,10 @@ impl CommonArgs {
     fn engines_for(&self, plan: &Plan) -> &[EngineName] {
         const OURS: &[EngineName] = &[EngineName::Farcore, EngineName::FarcoreAllLocal];
         let is_embedded = self.setup.nodes().is_empty();
+        if self.engines.is_none() && plan.by_rules {
+            // The maps have no far tier, and `locked-lru` would take hours.
+            return &[EngineName::Farcore];
+        }
         if self.engines.is_none() && is_embedded && !plan.needs().is_empty() {
             OURS
         } else {

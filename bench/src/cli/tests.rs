@@ -59,6 +59,7 @@ fn flags_reach_the_plan() {
         Plan {
             engine: EngineName::LockedLru,
             cores: vec![1],
+            workers: None,
             keys_per_core: 10,
             local_bytes: 4 << 30,
             far_bytes: 1_000_000_000,
@@ -81,12 +82,94 @@ fn flags_reach_the_plan() {
                 ..Watch::default()
             },
             record: None,
+            time_limit_ns: None,
+            by_rules: false,
             scenario: Scenario::Contest {
                 hot_ops: 5,
                 skew: Skew::default(),
             },
         }
     );
+}
+
+#[test]
+fn a_scale_has_the_rules_sizes_on_as_many_cores_as_there_are() {
+    let machine = Machine {
+        memory_available_bytes: 64 << 30,
+        ..machine()
+    };
+    let of = |flags: &[&str]| contest(flags).plans(&machine);
+    let plans = of(&["--scale", "official", "--encrypt=secrecy-only"]).unwrap();
+    assert_eq!(plans.len(), 1);
+    let official = &plans[0];
+    assert_eq!((official.threads(), official.keys()), (16, 192_000_000));
+    assert_eq!((official.cores.len(), official.core_of(5)), (2, Some(1)));
+    assert_eq!(
+        (official.local_bytes, official.far_bytes),
+        (8 << 30, 32 << 30)
+    );
+    assert_eq!(
+        (official.mixed_ops(), official.time_limit_ns),
+        (64_000_000, None)
+    );
+    let flags = "--scale 3 --keys-per-core 5000 --cores 1 --time-limit 9m --far 1GiB --hot-ops 7";
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let plan = &of(&flags).unwrap()[0];
+    assert_eq!((plan.threads(), plan.keys_per_core), (3, 5_000));
+    assert_eq!((&plan.cores[..], plan.mixed_ops()), (&[1][..], 7));
+    assert_eq!((plan.local_bytes, plan.far_bytes), (48 << 20, 1 << 30));
+    assert_eq!(plan.time_limit_ns, Some(540_000_000_000));
+}
+
+#[test]
+fn a_contest_that_does_not_fit_is_refused_with_what_is_missing() {
+    let roomy = Machine {
+        memory_available_bytes: 64 << 30,
+        ..machine()
+    };
+    let refused =
+        |machine: &Machine, flags: &[&str]| contest(flags).plans(machine).unwrap_err().to_string();
+    let tagged = refused(&roomy, &["--scale", "2", "--encrypt"]);
+    let missing = 24_000_000 * (156 + 16 + 16 + 12 + 16 + 10) - (5_u64 << 30) / 100 * 96;
+    assert!(
+        tagged.contains(&format!(": {missing} bytes are missing")),
+        "{tagged}"
+    );
+    // As much far memory as it says, and no more, is enough.
+    let far = format!("{}", (4_u64 << 30) + missing * 100 / 96 + 200);
+    let plans = contest(&["--scale", "2", "--encrypt", "--far", &far]).plans(&roomy);
+    assert_eq!(plans.unwrap().len(), 1);
+    let poor = refused(&machine(), &["--scale", "official"]);
+    assert!(
+        poor.contains("40") && poor.contains("only 8 GiB is available, 3"),
+        "{poor}"
+    );
+}
+
+#[test]
+fn a_time_limit_has_a_range_and_a_scale_has_one() {
+    for (limit, value) in [("0s", "0s"), ("10us", "10us"), ("2days", "2days")] {
+        let refused = contest(&["--time-limit", limit]).plans(&machine());
+        let said = refused.unwrap_err().to_string();
+        assert_eq!(
+            said,
+            format!("--time-limit is {value}: it must be 1ms to 1day")
+        );
+    }
+    let beside = contest(&["--scale", "2", "--keys-per-core", "9", "--one-shard"]);
+    let said = beside.plans(&machine()).unwrap_err().to_string();
+    assert!(
+        said.starts_with("--one-shard has no effect beside --scale"),
+        "{said}"
+    );
+    for scale in ["none", "0", "65"] {
+        let line = ["farcore-bench", "contest", "--scale", scale];
+        let refused = Cli::try_parse_from(line).unwrap_err().to_string();
+        assert!(
+            refused.contains("is no scale: write `official`"),
+            "{refused}"
+        );
+    }
 }
 
 #[test]

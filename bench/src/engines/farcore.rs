@@ -26,6 +26,7 @@ use crate::worker::Worker;
 #[derive(Debug)]
 pub struct Farcore {
     engine: Arc<Engine>,
+    cores: usize,
     window: usize,
     /// Resident far memory after pre-faulting, which does not change; without pre-faulting it is
     /// counted each time.
@@ -167,6 +168,7 @@ impl Store for Farcore {
         Ok(Self {
             watched,
             engine: Arc::new(engine),
+            cores: plan.cores.len(),
             window: plan.window,
             far_resident_bytes,
             recorder,
@@ -174,7 +176,9 @@ impl Store for Farcore {
         })
     }
 
-    fn start(&self, position: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
+    fn start(&self, thread: usize, core: usize, worker: Worker) -> anyhow::Result<Running> {
+        // Workers beyond the cores are further jobs of these.
+        let position = thread.checked_rem(self.cores).unwrap_or(0);
         let window = self.window;
         let recorder = self.recorder.clone();
         let task = self

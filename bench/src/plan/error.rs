@@ -4,6 +4,8 @@ use farcore_command::range::RangeError;
 use farcore_command::words::size;
 use farcore_tuning::ProfileError;
 
+use super::forecast::Forecast;
+
 /// A plan that cannot run, with the limit and the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -48,9 +50,10 @@ pub enum PlanError {
     },
     /// The machine has too little memory.
     #[error(
-        "{engine} needs about {} ({what}), and only {} is available: {remedy}",
+        "{engine} needs about {} ({what}), and only {} is available, {} too little: {remedy}",
         size(*needed_bytes),
-        size(*available_bytes)
+        size(*available_bytes),
+        size(needed_bytes.saturating_sub(*available_bytes))
     )]
     Memory {
         /// The engine that needs most.
@@ -63,6 +66,22 @@ pub enum PlanError {
         available_bytes: u64,
         /// Which flags to lower.
         remedy: String,
+    },
+    /// Local and far memory do not hold the records.
+    #[error(
+        "{keys} keys need {} of memory ({} of records, {} of index), and --local and --far have \
+         room for {}: {} bytes are missing: raise --far, lower --keys-per-core, or use --encrypt=secrecy-only",
+        size(forecast.needed_bytes()),
+        size(forecast.record_bytes),
+        size(forecast.index_bytes),
+        size(forecast.room_bytes),
+        forecast.missing_bytes()
+    )]
+    Room {
+        /// The keys of all workers.
+        keys: u64,
+        /// What they need, and what there is.
+        forecast: Forecast,
     },
     /// The profile cannot be read.
     #[error("--profile: {0}")]

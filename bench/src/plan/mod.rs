@@ -2,6 +2,8 @@
 //! travels to the child process as JSON.
 //!
 //! - `engine.rs`: names of the engines, encryption modes
+//! - `rules.rs`: the contest as it is held; `forecast.rs`: whether it fits in memory
+//! - `sizes.rs`: bytes of the data, and of the memory that a run takes
 //! - `validate.rs`: the checks; `error.rs`: why a plan is refused
 //!
 //! The plan owns the settings of all scenarios. It derives counts and sizes from them (keys, steps
@@ -11,6 +13,9 @@
 
 mod engine;
 mod error;
+mod forecast;
+mod rules;
+mod sizes;
 mod validate;
 
 use std::path::PathBuf;
@@ -22,6 +27,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Encryption, EngineName};
 pub use self::error::PlanError;
+pub use self::forecast::Forecast;
+pub use self::rules::{Scale, TIME_LIMIT_NS_MAX};
 use crate::experiments::cache::settings as cache;
 use crate::experiments::embed::settings as embed;
 use crate::experiments::expiry::settings as expiry;
@@ -31,7 +38,7 @@ use crate::experiments::operations::settings as operations;
 use crate::experiments::operations::settings::Part;
 use crate::load::SETS;
 use crate::phase::{CONTEST, OPERATIONS, Phase, TRACE, YCSB};
-use crate::record::{KEY_BYTES, VALUE_BYTES_MEAN};
+use crate::record::{Generator, Lengths};
 use crate::skew::{KeyDraws, Skew};
 use crate::trace::{Choice, Summary};
 
@@ -50,22 +57,8 @@ pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 /// Longest wait for memory nodes, in nanoseconds: a day.
 pub const NODES_WAIT_NS_MAX: u64 = 86_400_000_000_000;
 
-const RECORD_HEADER_BYTES: u64 = 16;
-/// Bytes of an expiry beside its value.
-const EXPIRY_BYTES: u64 = 8;
-/// Bytes that a map in plain memory takes for each key besides key and value: two allocations, two
-/// fat pointers, slack.
-const MAP_OVERHEAD_BYTES: u64 = 96;
-/// Local memory of `farcore-all-local`: a multiple of the data, because records that were written
-/// again or deleted take room until they are compacted; an index entry a key; and lanes and spare
-/// pages of each core.
-const ALL_LOCAL_DATA_FACTOR: u64 = 3;
-const ALL_LOCAL_KEY_BYTES: u64 = 48;
-const ALL_LOCAL_CORE_BYTES: u64 = 32 << 20;
-/// Its far memory, which stays empty.
+/// Far memory of `farcore-all-local`, which stays empty.
 const ALL_LOCAL_FAR_BYTES: u64 = 64 << 20;
-/// Memory for the driver itself.
-const SPARE_BYTES: u64 = 256 << 20;
 
 /// The YCSB core workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -131,8 +124,11 @@ pub enum Scenario {
 pub struct Plan {
     /// The engine.
     pub engine: EngineName,
-    /// The cores, one thread each.
+    /// The cores, one thread each unless [`Plan::workers`] says otherwise.
     pub cores: Vec<usize>,
+    /// Threads, where there are more than cores; they take turns on these.
+    #[serde(default)]
+    pub workers: Option<usize>,
     /// Keys of each thread.
     pub keys_per_core: u64,
     /// Cap on local memory, in bytes.
@@ -178,6 +174,12 @@ pub struct Plan {
     /// The file that farcore records its requests in; other engines record none.
     #[serde(default)]
     pub record: Option<PathBuf>,
+    /// Longest time of all phases together, in nanoseconds; what is unfinished then is left out.
+    #[serde(default)]
+    pub time_limit_ns: Option<u64>,
+    /// Whether lengths and hot writes of the contest are those of its rules.
+    #[serde(default)]
+    pub by_rules: bool,
     /// The phases and their data.
     pub scenario: Scenario,
 }
@@ -190,6 +192,7 @@ impl Plan {
         Self {
             engine: EngineName::Farcore,
             cores: vec![0],
+            workers: None,
             keys_per_core: 1,
             local_bytes: 64 << 20,
             far_bytes: 64 << 20,
@@ -209,6 +212,8 @@ impl Plan {
             seed: 1,
             watch: Watch::default(),
             record: None,
+            time_limit_ns: None,
+            by_rules: false,
             scenario,
         }
     }
@@ -242,15 +247,6 @@ impl Plan {
         plan
     }
 
-    /// Local memory with which farcore writes nothing to far memory.
-    #[must_use]
-    pub fn all_local_bytes(&self) -> u64 {
-        let data = self.data_bytes().saturating_mul(ALL_LOCAL_DATA_FACTOR);
-        let indexes = self.keys_max().saturating_mul(ALL_LOCAL_KEY_BYTES);
-        let cores = ALL_LOCAL_CORE_BYTES.saturating_mul(self.threads());
-        data.saturating_add(indexes).saturating_add(cores)
-    }
-
     /// What sets the number of keys.
     #[must_use]
     pub const fn keys_flag(&self) -> &'static str {
@@ -270,10 +266,28 @@ impl Plan {
         }
     }
 
-    /// Threads, one for each core.
+    /// Threads, each with keys of its own.
     #[must_use]
     pub fn threads(&self) -> u64 {
-        self.cores.len() as u64
+        self.workers.unwrap_or(self.cores.len()) as u64
+    }
+
+    /// The core of a thread.
+    #[must_use]
+    pub fn core_of(&self, thread: usize) -> Option<usize> {
+        let place = thread.checked_rem(self.cores.len())?;
+        self.cores.get(place).copied()
+    }
+
+    /// Makes and verifies the keys and values.
+    #[must_use]
+    pub fn generator(&self) -> Generator {
+        let lengths = if self.by_rules {
+            Lengths::Bounded
+        } else {
+            Lengths::Even
+        };
+        Generator::new(self.seed).with_lengths(lengths)
     }
 
     /// Keys loaded first, all threads together.
@@ -426,57 +440,6 @@ impl Plan {
             scattered: !is_latest,
             seed: self.seed,
         })
-    }
-
-    /// Bytes of all records as first written, headers included. For a trace, the peak of stored
-    /// bytes.
-    #[must_use]
-    pub fn data_bytes(&self) -> u64 {
-        let value_bytes = match &self.scenario {
-            Scenario::Contest { .. } => VALUE_BYTES_MEAN,
-            Scenario::Ycsb { value_bytes, .. } => *value_bytes as u64,
-            Scenario::Trace(choice) => {
-                let headers = self.keys_max().saturating_mul(RECORD_HEADER_BYTES);
-                return choice.summary.live_bytes_peak.saturating_add(headers);
-            }
-            Scenario::Fairness(settings) => return settings.data_bytes(self.keys()),
-            Scenario::Expiry(settings) => {
-                (settings.value_bytes as u64).saturating_add(EXPIRY_BYTES)
-            }
-            Scenario::Operations(settings) => settings.value_bytes as u64,
-            Scenario::Embed(settings) => settings.value_bytes as u64,
-            Scenario::Cache(settings) => settings.value_bytes,
-        };
-        self.keys_max()
-            .saturating_mul(value_bytes.saturating_add(KEY_BYTES as u64 + RECORD_HEADER_BYTES))
-    }
-
-    /// An estimate of the memory that the run takes, in bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let bytes = match self.engine {
-            // Memory on other nodes is not this process's.
-            EngineName::Farcore if !self.fabric.is_empty() => self.local_bytes,
-            EngineName::Farcore | EngineName::FarcoreEmbedded | EngineName::FarcoreAllLocal => {
-                let beside = match &self.scenario {
-                    Scenario::Cache(settings) => settings.far_bytes_beside(),
-                    _ => 0,
-                };
-                self.local_bytes.saturating_add(self.far_bytes.max(beside))
-            }
-            EngineName::LockedLru => {
-                let map = self.data_bytes() + self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES);
-                self.local_bytes
-                    .min(map)
-                    .saturating_mul(2)
-                    .saturating_add(self.data_bytes())
-            }
-            _ => self
-                .data_bytes()
-                .saturating_add(self.keys_max().saturating_mul(MAP_OVERHEAD_BYTES)),
-        };
-        let scripts = self.trace().map_or(0, |trace| trace.memory_bytes);
-        bytes.saturating_add(scripts).saturating_add(SPARE_BYTES)
     }
 }
 

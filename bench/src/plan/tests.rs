@@ -60,7 +60,7 @@ fn bad_settings_are_named_with_limit_and_value() {
         ),
         (
             |plan| plan.far_bytes = 8 << 30,
-            "farcore needs about 8.3 GiB (--local 64 MiB, --far 8 GiB), and only 1 GiB is available: lower --far, or the number of keys",
+            "farcore needs about 8.3 GiB (--local 64 MiB, --far 8 GiB), and only 1 GiB is available, 7.3 GiB too little: lower --far, or the number of keys",
         ),
         (|plan| plan.keys_per_core = 1 << 33, "at most 4294967296"),
         (|plan| plan.scenario = contest(0), "--hot-ops is 0"),

@@ -9,11 +9,14 @@ use farcore_command::range::RangeError;
 use farcore_command::words::size;
 
 use super::{
-    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, LOCAL_BYTES_MIN, MIXED_OPS_MAX,
-    NODES_WAIT_NS_MAX, Plan, PlanError, Scenario, WINDOW_MAX,
+    EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, Forecast, LOCAL_BYTES_MIN, MIXED_OPS_MAX,
+    NODES_WAIT_NS_MAX, Plan, PlanError, Scenario, TIME_LIMIT_NS_MAX, WINDOW_MAX,
 };
 use crate::record::{KEYS_MAX, VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
 use crate::skew::ZIPF_MAX;
+
+/// Shortest time limit, in nanoseconds.
+const TIME_LIMIT_NS_MIN: u64 = 1_000_000;
 
 impl Plan {
     /// Checks every setting.
@@ -29,7 +32,33 @@ impl Plan {
         self.validate_amounts()?;
         self.validate_memory_sizes()?;
         self.validate_nodes()?;
+        self.validate_time_limit()?;
+        self.validate_room()?;
         self.validate_memory(machine)
+    }
+
+    fn validate_time_limit(&self) -> Result<(), RangeError> {
+        match self.time_limit_ns {
+            Some(limit_ns) if !(TIME_LIMIT_NS_MIN..=TIME_LIMIT_NS_MAX).contains(&limit_ns) => {
+                let value = humantime::format_duration(Duration::from_nanos(limit_ns));
+                let limit = "it must be 1ms to 1day";
+                Err(RangeError::new("--time-limit", value, limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the contest by its rules fits in local and far memory. There is no forecast for
+    /// engines that do not divide their data between these.
+    fn validate_room(&self) -> Result<(), PlanError> {
+        let memory = self.local_bytes.saturating_add(self.far_bytes);
+        let forecast = Forecast::new(self.keys(), self.encrypt, memory);
+        let is_forecast = self.by_rules && self.engine.is_ours();
+        if is_forecast && forecast.missing_bytes() > 0 {
+            let keys = self.keys();
+            return Err(PlanError::Room { keys, forecast });
+        }
+        Ok(())
     }
 
     fn validate_needs(&self) -> Result<(), PlanError> {

@@ -47,6 +47,37 @@ fn sizes_follow_the_contest() {
 }
 
 #[test]
+fn bounded_lengths_keep_the_classes_and_30_gb() {
+    let generator = Generator::new(7).with_lengths(Lengths::Bounded);
+    const COUNT: u64 = 200_000;
+    let (mut counts, mut longest) = ([0_u64; 3], 0);
+    let (mut written, mut updated, mut again) = (0, 0, 0);
+    for index in 0..COUNT {
+        let word = generator.key_word(index);
+        let of = |generation| generator.shape(word, generation).bytes;
+        let bytes = of(Generation::Written);
+        assert!((80..=VALUE_BYTES_MAX).contains(&bytes) && bytes % VALUE_GRAIN_BYTES == 0);
+        assert!((80..=256).contains(&of(Generation::Reinserted)));
+        assert_ne!(bytes, of(Generation::Updated));
+        counts[usize::from(bytes > 128) + usize::from(bytes > 256)] += 1;
+        longest = longest.max(bytes);
+        written += bytes as u64;
+        updated += of(Generation::Updated) as u64;
+        again += of(Generation::Reinserted) as u64;
+    }
+    let shares = counts.map(|count| (count * 100 + COUNT / 2) / COUNT);
+    assert_eq!((shares, longest), ([70, 20, 10], VALUE_BYTES_MAX));
+    // A tenth is updated; then ten keys of twelve are written again.
+    let (before, after) = (written * 9 + updated, written * 2 + again * 10);
+    for (total, keys) in [(written, COUNT), (before, 10 * COUNT), (after, 12 * COUNT)] {
+        let mean = total as f64 / keys as f64;
+        let most = VALUE_BYTES_MEAN_BOUNDED as f64;
+        assert!(mean <= most && mean > most - 4.0, "mean {mean}");
+        assert!(mean * 192e6 <= 30e9);
+    }
+}
+
+#[test]
 fn long_values_differ_in_key_version_and_place() {
     let generator = Generator::new(3);
     for bytes in [0, 1, 7, 8, 9, 1023, 1024, 1025, 2048, 5003] {

@@ -26,6 +26,20 @@ pub(super) fn answers(phase: Phase, parts: &mut [Part], outcome: &mut Outcome) -
     errors
 }
 
+/// The parts with the most processor time of each thread: all workers of a thread have counted all
+/// that it did while they ran.
+fn one_a_thread(parts: &[Part]) -> Vec<&Part> {
+    let mut found: Vec<&Part> = Vec::new();
+    for part in parts {
+        match found.iter_mut().find(|other| other.ran_on == part.ran_on) {
+            Some(other) if other.cpu_ns < part.cpu_ns => *other = part,
+            Some(_) => {}
+            None => found.push(part),
+        }
+    }
+    found
+}
+
 /// Adds a phase's report, digest and wrong answers.
 pub(super) fn phase(phase: Phase, mut parts: Vec<Part>, outcome: &mut Outcome) {
     let errors = answers(phase, &mut parts, outcome);
@@ -34,8 +48,9 @@ pub(super) fn phase(phase: Phase, mut parts: Vec<Part>, outcome: &mut Outcome) {
     let ops = parts.iter().map(|part| part.ops).sum();
     let mut latency = HistogramSnapshot::default();
     let mut digest = 0_u64;
-    let cpu_ns = parts.iter().map(|part| part.cpu_ns).sum();
-    let hardware = parts.iter().map(|part| part.hardware);
+    let threads = one_a_thread(&parts);
+    let cpu_ns = threads.iter().map(|part| part.cpu_ns).sum();
+    let hardware = threads.iter().map(|part| part.hardware);
     let hardware = hardware.reduce(|sum, part| sum + part).unwrap_or_default();
     let (mut expired_hits, mut records_scanned) = (0, 0);
     for part in parts {
@@ -111,4 +126,43 @@ pub(super) fn totals(report: &mut RunReport, usage: &Usage) {
 
 pub(super) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::{self, ThreadId};
+
+    use farcore_tuning::HardwareSnapshot;
+
+    use super::*;
+
+    fn part(ran_on: ThreadId, cpu_ns: u64) -> Part {
+        Part {
+            start_ns: 0,
+            end_ns: 1,
+            ran_on,
+            cpu_ns,
+            ops: 1,
+            errors: ErrorCounts::default(),
+            failure: None,
+            wrong: 0,
+            unverified: 0,
+            expired: 0,
+            digest: 0,
+            complaint: None,
+            scanned: 0,
+            latency: HistogramSnapshot::default(),
+            hardware: HardwareSnapshot::default(),
+        }
+    }
+
+    #[test]
+    fn processor_time_of_a_shared_thread_counts_once() {
+        let here = thread::current().id();
+        let there = thread::spawn(|| thread::current().id()).join().unwrap();
+        let parts = [part(here, 5), part(there, 9), part(here, 7), part(there, 2)];
+        let found = one_a_thread(&parts);
+        let times: Vec<u64> = found.iter().map(|part| part.cpu_ns).collect();
+        assert_eq!(times, [7, 9]);
+    }
 }

@@ -8,8 +8,27 @@
 use farcore::Error;
 
 use super::Key;
-use super::far::Far;
+use super::far::{Far, Place};
 use super::page::{PAGE_BYTES, Page, Pair, pair_bytes, to_bytes, to_pairs};
+
+/// What an entity knows of a key.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    /// The key is absent.
+    Absent,
+    /// Its value, in a resident page.
+    Value(&'a [u8]),
+    /// Its page is far.
+    Far(FarPage),
+}
+
+/// A page that has to be read before its entity can answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FarPage {
+    page: u32,
+    /// Where its far copy was when it was found.
+    pub(super) place: Place,
+}
 
 const NONE: u32 = u32::MAX;
 /// Least dead pairs for a rebuild.
@@ -73,17 +92,43 @@ impl Entity {
         (nodes + self.heads.len() * size_of::<u32>()) as u64
     }
 
-    /// The value of a key; fetches its page if it is not resident.
-    pub(super) fn get(&mut self, far: &Far, key: &Key, hash: u64) -> Result<Option<&[u8]>, Error> {
+    /// The value of a key, or where the page with it is.
+    pub(super) fn get(&mut self, key: &Key, hash: u64) -> Found<'_> {
         let Some(node) = self.find(key, hash) else {
-            return Ok(None);
+            return Found::Absent;
         };
         let Node { page, pair, .. } = self.nodes[node as usize];
-        self.fetch(far, page)?;
-        Ok(self.pair(page, pair).map(|pair| &*pair.value))
+        let held = &self.pages[page as usize];
+        if let (None, Some(place)) = (&held.pairs, held.place) {
+            return Found::Far(FarPage { page, place });
+        }
+        self.touch(page);
+        match self.pair(page, pair) {
+            Some(pair) => Found::Value(&pair.value),
+            None => Found::Absent,
+        }
     }
 
-    /// Stores a value: in place if the page has room, else at the end of the open page.
+    /// Makes a page resident that was read without the lock, unless another thread has done so, or
+    /// has written the page since.
+    pub(super) fn install(
+        &mut self,
+        far: &Far,
+        read: FarPage,
+        pairs: Vec<Pair>,
+    ) -> Result<(), Error> {
+        let held = &mut self.pages[read.page as usize];
+        if held.pairs.is_some() || held.place != Some(read.place) {
+            return Ok(());
+        }
+        held.pairs = Some(pairs);
+        self.resident_bytes += held.bytes;
+        self.link_newest(read.page);
+        self.evict_to(far, self.budget_bytes)
+    }
+
+    /// Stores a value: in place if the page is resident and has room, else at the end of the open
+    /// page. No far page is read.
     pub(super) fn put(
         &mut self,
         far: &Far,
@@ -94,8 +139,8 @@ impl Entity {
         let known = self.find(key, hash);
         if let Some(node) = known {
             let Node { page, pair, .. } = self.nodes[node as usize];
-            self.fetch(far, page)?;
             if self.replace(page, pair, value) {
+                self.touch(page);
                 return Ok(());
             }
         }
@@ -298,26 +343,31 @@ impl Entity {
         self.link_newest(self.open);
     }
 
-    /// Makes a page resident and the newest of the LRU list.
-    fn fetch(&mut self, far: &Far, page: u32) -> Result<(), Error> {
-        if self.newest == Some(page) {
-            return Ok(());
-        }
-        let held = &self.pages[page as usize];
-        if held.pairs.is_some() {
+    /// Makes a resident page the newest of the LRU list.
+    fn touch(&mut self, page: u32) {
+        if self.newest != Some(page) {
             self.unlink_page(page);
             self.link_newest(page);
-            return Ok(());
         }
-        let pairs = held
-            .place
-            .map(|place| to_pairs(&far.read(place)))
-            .unwrap_or_default();
-        let held = &mut self.pages[page as usize];
-        held.pairs = Some(pairs);
-        self.resident_bytes += held.bytes;
-        self.link_newest(page);
-        self.evict_to(far, self.budget_bytes)
+    }
+
+    /// Makes a page resident and the newest of the LRU list, for a rebuild.
+    fn fetch(&mut self, far: &Far, page: u32) -> Result<(), Error> {
+        match &self.pages[page as usize] {
+            Page {
+                pairs: None,
+                place: Some(place),
+                ..
+            } => {
+                let place = *place;
+                let pairs = to_pairs(&far.read(place));
+                self.install(far, FarPage { page, place }, pairs)
+            }
+            _ => {
+                self.touch(page);
+                Ok(())
+            }
+        }
     }
 
     /// Evicts the oldest pages; the newest and the open one stay.
@@ -362,5 +412,103 @@ impl Entity {
             Some(older) => self.pages[older as usize].newer = newer,
             None => self.oldest = newer,
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "test data is small")]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plan_of;
+    use crate::plan::{Plan, Scenario};
+    use crate::skew::Skew;
+
+    const KEYS: u64 = 1500;
+
+    fn key_of(index: u64) -> Key {
+        let mut key = Key::default();
+        key[..8].copy_from_slice(&index.to_le_bytes());
+        key
+    }
+
+    /// An entity with more pages than its budget holds.
+    fn filled() -> (Entity, Far) {
+        let plan = Plan {
+            far_bytes: 8 << 20,
+            ..plan_of(Scenario::Contest {
+                hot_ops: 1,
+                skew: Skew::default(),
+            })
+        };
+        let far = Far::new(&plan).unwrap();
+        let mut entity = Entity::new(KEYS as usize, 3 * PAGE_BYTES);
+        for index in 0..KEYS {
+            let value = [index as u8; 200];
+            entity.put(&far, &key_of(index), index, &value).unwrap();
+        }
+        (entity, far)
+    }
+
+    fn far_page(entity: &mut Entity, index: u64) -> FarPage {
+        match entity.get(&key_of(index), index) {
+            Found::Far(far) => far,
+            found => panic!("key {index}: {found:?}"),
+        }
+    }
+
+    fn value(entity: &mut Entity, far: &Far, index: u64) -> Vec<u8> {
+        loop {
+            let read = match entity.get(&key_of(index), index) {
+                Found::Value(value) => return value.to_vec(),
+                Found::Far(read) => read,
+                Found::Absent => panic!("key {index} is absent"),
+            };
+            entity
+                .install(far, read, to_pairs(&far.read(read.place)))
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_put_of_a_far_key_appends_and_reads_no_page() {
+        let (mut entity, far) = filled();
+        far_page(&mut entity, 0);
+        entity.put(&far, &key_of(0), 0, &[7; 100]).unwrap();
+        assert_eq!((far.usage().far_reads, entity.dead), (0, 1));
+        assert_eq!(value(&mut entity, &far, 0), [7; 100]);
+        // Its neighbour in the far page is as it was.
+        assert_eq!(value(&mut entity, &far, 1), [1; 200]);
+        assert_eq!(far.usage().far_reads, 1);
+    }
+
+    #[test]
+    fn a_page_that_was_written_since_it_was_read_is_not_installed() {
+        let (mut entity, far) = filled();
+        let stale = far_page(&mut entity, 0);
+        let pairs = to_pairs(&far.read(stale.place));
+        assert_eq!(value(&mut entity, &far, 0), [0; 200]);
+        entity.put(&far, &key_of(0), 0, &[9; 200]).unwrap();
+        // Another page is the newest, so the changed one is written.
+        entity.touch(entity.open);
+        entity.evict_to(&far, 0).unwrap();
+        assert_ne!(far_page(&mut entity, 0).place, stale.place);
+        entity.install(&far, stale, pairs).unwrap();
+        assert_eq!(value(&mut entity, &far, 0), [9; 200]);
+    }
+
+    #[test]
+    fn a_rebuild_keeps_what_is_alive() {
+        let (mut entity, far) = filled();
+        for index in (0..KEYS).step_by(2) {
+            assert!(entity.delete(&key_of(index), index));
+        }
+        entity
+            .rebuild(&far, |key| u64::from_le_bytes(key[..8].try_into().unwrap()))
+            .unwrap();
+        for index in (1..KEYS).step_by(2) {
+            assert_eq!(value(&mut entity, &far, index), [index as u8; 200]);
+        }
+        assert!(matches!(entity.get(&key_of(0), 0), Found::Absent));
+        assert_eq!(entity.keys(), KEYS / 2);
     }
 }

@@ -49,7 +49,7 @@ impl std::fmt::Debug for Far {
 }
 
 /// The buffer of a page, and the nonce that it was encrypted with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     buffer: u32,
     nonce: u64,
@@ -119,7 +119,8 @@ impl Far {
         Ok(Place { buffer, nonce })
     }
 
-    /// Fetches a page.
+    /// Fetches a page. Without its entity's lock the page may be written meanwhile: then the bytes
+    /// are worthless, and the page has another place.
     pub(super) fn read(&self, place: Place) -> Vec<u8> {
         let mut page = self.buffers.lock().pages[place.buffer as usize].to_vec();
         self.wait();

@@ -1,9 +1,10 @@
 //! `locked-lru`: the design of a contest entry, rebuilt as the baseline with a far tier.
 //!
 //! 64 entities by hash, each behind a lock: a chained hash index, 60 KiB pages of variable-length
-//! strings, LRU over the resident pages. A miss fetches a whole page and decodes it into pairs of
-//! key and value; eviction writes a whole page back. A background thread evicts ahead of demand.
-//! When half of an entity is dead, all requests stop while it is rebuilt.
+//! strings, LRU over the resident pages. A miss fetches a whole page, without the entity's lock,
+//! and decodes it into pairs of key and value; eviction writes a whole page back. A put of a key
+//! whose page is far appends to the open page. A background thread evicts ahead of demand. When
+//! half of an entity is dead, all requests stop while it is rebuilt.
 //!
 //! - `entity.rs`: one locked part of the keys: index, pages, LRU, rebuild
 //! - `page.rs`: a page as pairs and as bytes
@@ -32,8 +33,9 @@ use serde_json::{Map, Value};
 use std::hash::BuildHasher;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::entity::Entity;
+use self::entity::{Entity, Found};
 use self::far::Far;
+use self::page::to_pairs;
 use super::pinned::start_pinned;
 use crate::plan::Plan;
 use crate::record::{KEY_BYTES, VALUE_BYTES_MAX};
@@ -72,6 +74,30 @@ impl Shared {
         )]
         let entity = crate::record::below(hash, ENTITY_COUNT as u64) as usize;
         (&self.entities[entity].0, hash)
+    }
+
+    /// Copies the value of a key; false if it is absent. A far page is read and decoded without
+    /// the lock. The caller holds the world, so no rebuild gives pages other numbers meanwhile.
+    fn get(
+        &self,
+        entity: &Mutex<Entity>,
+        key: &Key,
+        hash: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        loop {
+            let far = match entity.lock().get(key, hash) {
+                Found::Absent => return Ok(false),
+                Found::Value(held) => {
+                    value.clear();
+                    value.extend_from_slice(held);
+                    return Ok(true);
+                }
+                Found::Far(far) => far,
+            };
+            let pairs = to_pairs(&self.far.read(far.place));
+            entity.lock().install(&self.far, far, pairs)?;
+        }
     }
 
     /// Evicts ahead of demand until `stop` is set.
@@ -195,25 +221,22 @@ impl LockedLruSession {
         let mut half_dead = false;
         let answer = {
             let _world = shared.world.read();
-            let mut entity = entity.lock();
             match operation {
-                Operation::Get { .. } => match entity.get(&shared.far, key, hash)? {
-                    Some(value) => {
-                        self.value.clear();
-                        self.value.extend_from_slice(value);
-                        Answer::Value {
-                            version: 0,
-                            value: &self.value,
-                        }
-                    }
-                    None => Answer::Absent,
+                Operation::Get { .. } => match shared.get(entity, key, hash, &mut self.value)? {
+                    true => Answer::Value {
+                        version: 0,
+                        value: &self.value,
+                    },
+                    false => Answer::Absent,
                 },
                 Operation::Put { value, .. } => {
+                    let mut entity = entity.lock();
                     entity.put(&shared.far, key, hash, value)?;
                     half_dead = entity.is_half_dead();
                     Answer::Stored { version: 0 }
                 }
                 Operation::Delete { .. } => {
+                    let mut entity = entity.lock();
                     let deleted = entity.delete(key, hash);
                     half_dead = entity.is_half_dead();
                     if deleted {
