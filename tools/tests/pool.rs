@@ -84,7 +84,7 @@ fn memory_nodes_are_listed_shown_and_measured() {
     let file = tempfile::NamedTempFile::new().expect("there is room");
     let json = file.path().to_str().expect("a plain path");
     let known = ["--nodes", &nodes, "--token-file", token.path()];
-    let text = said(&[&["status", "--json", json, "--wait", "0"], &known[..]].concat());
+    let text = said(&[&["status", "--json", json, "--wait", "60"], &known[..]].concat());
     assert_eq!(text.lines().count(), 4, "{text}");
     let report: Value = serde_json::from_reader(file.reopen().expect("it is there")).expect("JSON");
     let seen = &report["nodes"];

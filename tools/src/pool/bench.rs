@@ -22,6 +22,8 @@ use crate::measurement::{Circumstances, Progress, ending};
 use crate::text::table;
 
 const SECONDS_MAX: f64 = 3600.0;
+/// What a row does before it is measured takes a tenth of its time, and no longer than this.
+const WARM_UP_SECONDS_MAX: f64 = 1.0;
 const THREADS_MAX: usize = 64;
 /// Memory of this process, where no node is named, in bytes.
 const EMBEDDED_BYTES: u64 = 64 << 20;
@@ -80,9 +82,10 @@ fn row(
     each: u64,
     mut act: impl FnMut(u64) -> Result<()>,
 ) -> Result<Row> {
-    let warm_up = Instant::now() + Duration::from_secs_f64(seconds / 10.0);
+    let warm_up =
+        Instant::now() + Duration::from_secs_f64((seconds / 10.0).min(WARM_UP_SECONDS_MAX));
     let mut number = 0;
-    while Instant::now() < warm_up {
+    while Instant::now() < warm_up && !stop::is_requested() {
         act(number)?;
         number += 1;
     }

@@ -78,6 +78,12 @@ impl TargetArguments {
     /// # Errors
     /// A node cannot be used.
     pub(super) fn connect(&self, options: PoolOptions) -> Result<RemotePool> {
-        RemotePool::connect(&self.nodes, options).map_err(|error| anyhow!("--nodes: {error}"))
+        RemotePool::connect(&self.nodes, options).map_err(|error| {
+            // Fields of the pool's options, of which --wait sets one.
+            let said = error
+                .to_string()
+                .replace(" (`nodes_min`, `nodes_wait`)", "");
+            anyhow!("--nodes: {said}")
+        })
     }
 }

@@ -147,7 +147,9 @@ pub(crate) fn run(arguments: &Lookups) -> Result<(), Box<dyn Error>> {
     };
     let reads = Client::connect(&arguments.server, options(Transfer::Read))?;
     let lands = Client::connect(&arguments.server, options(Transfer::Landing))?;
-    println!("| get | one at a time, us | {WINDOW} at a time, a second | server us, one | server us, {WINDOW} |");
+    println!(
+        "| get | one at a time, us | {WINDOW} at a time, a second | server us, one | server us, {WINDOW} |"
+    );
     println!("|---|--:|--:|--:|--:|");
     for _ in 0..arguments.rounds.rounds {
         let (process, limit) = (arguments.server_process, arguments.rounds.limit());
