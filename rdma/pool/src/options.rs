@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use farcore_rdma::{FabricAddress, Token, VerbsOptions};
+use farcore_rdma::{Token, VerbsOptions};
 
 use crate::error::{PoolError, Result};
 
@@ -109,57 +109,6 @@ impl PoolOptions {
     }
 }
 
-/// A memory node's address, with the zone that it lies in, if that matters:
-/// `[zone=]scheme://host[:port]`.
-///
-/// ```
-/// let node: farcore_pool::NodeAddress = "rack-7=tcp://10.0.0.1".parse()?;
-/// assert_eq!(node.zone.as_deref(), Some("rack-7"));
-/// assert_eq!(node.to_string(), "rack-7=tcp://10.0.0.1:7400");
-/// # Ok::<(), farcore_pool::PoolError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct NodeAddress {
-    /// The zone.
-    pub zone: Option<String>,
-    /// The address.
-    pub address: FabricAddress,
-}
-
-impl FromStr for NodeAddress {
-    type Err = PoolError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (zone, address) = match text.split_once('=') {
-            Some((zone, address)) => (Some(zone), address),
-            None => (None, text),
-        };
-        if zone.is_some_and(str::is_empty) {
-            return Err(PoolError::Option {
-                option: "zone",
-                value: format!("empty in `{text}`"),
-                range: "a name before the `=`",
-            });
-        }
-        let address: FabricAddress = address
-            .parse()
-            .map_err(|error| PoolError::Connect(format!("{error}")))?;
-        Ok(Self {
-            zone: zone.map(str::to_owned),
-            address,
-        })
-    }
-}
-
-impl fmt::Display for NodeAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(zone) = &self.zone {
-            write!(f, "{zone}=")?;
-        }
-        write!(f, "{}", self.address)
-    }
-}
-
 /// Where memory is allocated.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -214,14 +163,5 @@ mod tests {
         assert_eq!(refused(|o| o.nodes_wait = Duration::MAX), "nodes_wait");
         assert_eq!(refused(|o| o.nodes_min = Some(0)), "nodes_min");
         assert_eq!(refused(|o| o.nodes_min = Some(3)), "nodes_min");
-    }
-
-    #[test]
-    fn addresses_without_a_zone_or_a_scheme_are_named() {
-        for wrong in ["", "=tcp://a", "a=b", "tcp:/a", "a=tcp://", "tcp://a:70000"] {
-            assert!(wrong.parse::<NodeAddress>().is_err(), "{wrong}");
-        }
-        let node: NodeAddress = "tcp://a:1".parse().expect("an address");
-        assert_eq!((node.zone, node.address.port()), (None, 1));
     }
 }
