@@ -21,8 +21,8 @@ use async_channel::{Receiver, Sender, unbounded};
 use farcore_rdma::control::SessionError;
 use farcore_rdma::{
     ConnectOptions, EmbeddedNode, FabricAddress, FabricOptions, Heartbeats, Initiator,
-    InitiatorOptions, LinkModel, Lock, ManagerError, NodeAddress, NodeConnections, Region, RegionOptions,
-    SharedEndpoint, Siblings,
+    InitiatorOptions, LinkModel, Lock, ManagerError, NodeAddress, NodeConnections, Region,
+    RegionOptions, SharedEndpoint, Siblings,
 };
 use futures_lite::future::or;
 

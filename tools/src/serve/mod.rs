@@ -238,7 +238,11 @@ pub(crate) struct Arguments {
 
 /// The zone of each node; a node without one is a zone of its own.
 fn zones(nodes: &[NodeAddress]) -> Vec<String> {
-    let zone = |node: &NodeAddress| node.zone.clone().unwrap_or_else(|| node.address.to_string());
+    let zone = |node: &NodeAddress| {
+        node.zone
+            .clone()
+            .unwrap_or_else(|| node.address.to_string())
+    };
     nodes.iter().map(zone).collect()
 }
 
@@ -295,7 +299,11 @@ impl Arguments {
                 Lost::Forget => LostKeys::Forget,
             },
             section_ns: farcore_server::SECTION_NS,
-            nodes: self.fabric.iter().map(|node| node.address.clone()).collect(),
+            nodes: self
+                .fabric
+                .iter()
+                .map(|node| node.address.clone())
+                .collect(),
             zones: zones(&self.fabric),
             replicas: self.replicas,
             replicas_min: self.replicas_min,

@@ -377,22 +377,14 @@ impl<E: Endpoint> FarStore<E> {
             }
             claimed += 1;
         }
-        let is_enough = claimed >= plan.least() && (claimed == plan.most() || self.is_all(claimed));
+        let is_enough = claimed >= plan.least()
+            && (claimed == plan.most() || self.pages.taking_count() <= claimed);
         if !is_enough {
             self.pages.release(page);
         }
         self.pages.has_short |= is_enough && claimed < plan.most();
         self.publish_bytes();
         is_enough
-    }
-
-    /// True if no more nodes than this take pages, full or not.
-    fn is_all(&self, nodes: usize) -> bool {
-        let pages = &self.pages;
-        let lends = |&node: &NodeId| {
-            pages.extents.count_on(node) > 0 && !pages.health.is_silent(node.writes())
-        };
-        pages.extents.nodes().filter(lends).count() <= nodes
     }
 
     /// The node for the next copy of a page: one that answers and has none, rather in another zone

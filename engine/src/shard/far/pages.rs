@@ -245,9 +245,18 @@ impl FarPages {
         })
     }
 
-    /// True while no node accepts pages: no node with a free extent does, or, if no node has one,
+    /// Nodes that lend extents and accept pages, full or not.
+    pub(super) fn taking_count(&self) -> usize {
+        let takes = |&node: &NodeId| self.extents.count_on(node) > 0 && self.takes(node);
+        self.extents.nodes().filter(takes).count()
+    }
+
+    /// True while too few nodes accept pages for the least number of copies. Of one copy: no node with a free extent does, or, if no node has one,
     /// none can be read.
     pub(in crate::shard) fn is_silent(&self) -> bool {
+        if self.plan.least() > 1 && self.taking_count() < self.plan.least() {
+            return true;
+        }
         if self.health.is_good() {
             return false;
         }
@@ -275,7 +284,9 @@ impl FarPages {
     /// The error of a put when local memory is full and no node accepts pages.
     pub(in crate::shard) fn all_unavailable(&self) -> Error {
         let silent = |node: &NodeId| {
-            self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())
+            self.extents.count_on(*node) == 0
+                || self.health.is_silent(node.writes())
+                || self.health.is_silent(node.reads())
         };
         let silent = self.extents.nodes().filter(silent);
         let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
@@ -468,9 +479,7 @@ impl FarPages {
 
     /// Copies that a page lacks and that there are nodes for.
     pub(in crate::shard) fn lacking(&self, page: u32) -> usize {
-        let lends = |&node: &NodeId| self.extents.count_on(node) > 0 && self.takes(node);
-        let nodes = self.extents.nodes().filter(lends).count();
-        let wanted = self.plan.at(nodes).unwrap_or(0);
+        let wanted = self.plan.at(self.taking_count()).unwrap_or(0);
         wanted.saturating_sub(self.copies(page).count())
     }
 

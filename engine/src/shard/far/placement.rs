@@ -59,6 +59,15 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.local.drop_unclean();
+        if !gone.contains(&true) {
+            tracing::warn!(
+                shard = self.id,
+                node = &*name,
+                "a memory node has lost what it held, of which there are copies"
+            );
+            self.pressure.relieve();
+            return self.publish_gauges();
+        }
         let slots = self.send_to_lost_page(&gone);
         self.lose_long_values(&gone);
         let shape = self.shape;

@@ -367,7 +367,8 @@ impl<E: Endpoint> Shard<E> {
                 && !(counts_lost && self.far.pages.is_copy_lost(flush.page, copy))
         };
         let good = (0..flush.copies).filter(|&copy| is_good(copy)).count();
-        let spoilt: [bool; COPIES_MAX] = std::array::from_fn(|copy| !is_good(copy));
+        let spoilt: [bool; COPIES_MAX] =
+            std::array::from_fn(|copy| copy < flush.copies && !is_good(copy));
         if flush.posted < flush.bytes || good < flush.copies_min {
             // The page is as before: sealed and local. It is flushed again under a new sequence
             // number, to other nodes if some answer.

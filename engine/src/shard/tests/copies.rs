@@ -77,7 +77,7 @@ fn assert_all_held(reactor: &mut Reactor) {
 
 #[test]
 fn model_with_copies_and_nodes_that_come_and_go_sees_no_failure() {
-    let (mut copied, mut elsewhere) = (0, 0);
+    let mut elsewhere = 0;
     for seed in seeds() {
         for outages in BOTH {
             let setting = Setting {
@@ -88,7 +88,7 @@ fn model_with_copies_and_nodes_that_come_and_go_sees_no_failure() {
                 } else {
                     LinkModel::default()
                 },
-                ..setting(2, 1)
+                ..setting(2, 2)
             };
             let mut reactor = run(seed, &setting, 40_000, 6_000, false);
             reactor.copy_all();
@@ -97,11 +97,10 @@ fn model_with_copies_and_nodes_that_come_and_go_sees_no_failure() {
             let failed =
                 seen.gets_failed + seen.puts_failed + seen.deletes_failed + seen.swaps_failed;
             assert_eq!(failed, 0, "seed {seed}: {outages:?}");
-            copied += seen.pages_copied;
             elsewhere += seen.far_reads_elsewhere;
         }
     }
-    assert!(copied > 20 && elsewhere > 20, "{copied} {elsewhere}");
+    assert!(elsewhere > 20, "{elsewhere}");
 }
 
 #[test]
@@ -292,6 +291,7 @@ fn a_damaged_copy_is_read_from_the_other_and_mended() {
 fn a_mended_record_is_good_without_the_other_copy() {
     let mut without_cache = setting(2, 2);
     without_cache.tuning.cache_percent = 0;
+    without_cache.tuning.read_ahead_chunks = 0;
     let mut reactor = filled(&without_cache);
     reactor.copy_all();
     let shard = &reactor.shard;
