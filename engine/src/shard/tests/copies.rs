@@ -88,6 +88,8 @@ fn model_with_copies_and_nodes_that_come_and_go_sees_no_failure() {
                 } else {
                     LinkModel::default()
                 },
+                // One is lost, and one that is back was not tried again: two are left.
+                nodes: 4,
                 ..setting(2, 2)
             };
             let mut reactor = run(seed, &setting, 40_000, 6_000, false);
