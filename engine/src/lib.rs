@@ -48,7 +48,9 @@ mod storage;
 mod transport;
 mod tree;
 
-pub use farcore_rdma::{FabricAddress, FaultPlan, LinkModel, Lock, Token, VerbsOptions};
+pub use farcore_rdma::{
+    FabricAddress, FaultPlan, LinkModel, Lock, NodeAddress, Token, VerbsOptions,
+};
 pub use farcore_tuning::{
     CoreReport, HardwareSnapshot, HistogramSnapshot, NodeReport, Profile, ProfileError, Report,
     Reporter, ShardSnapshot, Size,

@@ -1,4 +1,4 @@
-//! The address of a memory node: `scheme://host:port`.
+//! The address of a memory node: `scheme://host:port`, and its zone.
 //!
 //! ```text
 //! tcp://host[:port]       sockets; needs no RDMA device
@@ -67,6 +67,9 @@ pub enum AddressError {
     /// The port is not a number from 0 to 65535.
     #[error("`{0}` is not a port: give a number from 0 to 65535")]
     Port(String),
+    /// There is nothing before the `=`.
+    #[error("the zone is empty in `{0}`: give a name before the `=`")]
+    Zone(String),
 }
 
 impl FabricAddress {
@@ -99,6 +102,46 @@ impl FabricAddress {
             Ok(address) => address.is_loopback(),
             Err(_) => self.host.eq_ignore_ascii_case("localhost"),
         }
+    }
+}
+
+/// The address of a memory node, with the zone that it lies in, if that matters:
+/// `[zone=]scheme://host[:port]`. Nodes of one zone, such as a rack, may fail together.
+///
+/// ```
+/// let node: farcore_rdma::NodeAddress = "rack-7=tcp://10.0.0.1".parse()?;
+/// assert_eq!(node.zone.as_deref(), Some("rack-7"));
+/// assert_eq!(node.to_string(), "rack-7=tcp://10.0.0.1:7400");
+/// # Ok::<(), farcore_rdma::AddressError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NodeAddress {
+    /// The zone.
+    pub zone: Option<String>,
+    /// The address.
+    pub address: FabricAddress,
+}
+
+impl FromStr for NodeAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (zone, address) = match text.split_once('=') {
+            Some(("", _)) => return Err(AddressError::Zone(text.to_owned())),
+            Some((zone, address)) => (Some(zone.to_owned()), address),
+            None => (None, text),
+        };
+        let address = address.parse()?;
+        Ok(Self { zone, address })
+    }
+}
+
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(zone) = &self.zone {
+            write!(f, "{zone}=")?;
+        }
+        write!(f, "{}", self.address)
     }
 }
 
@@ -205,9 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_goes_before_the_address() {
+        for wrong in ["", "=tcp://a", "a=b", "tcp:/a", "a=tcp://", "tcp://a:70000"] {
+            assert!(wrong.parse::<NodeAddress>().is_err(), "{wrong}");
+        }
+        let node: NodeAddress = "tcp://a:1".parse().expect("an address");
+        assert_eq!((node.zone, node.address.port()), (None, 1));
+    }
+
+    #[test]
     fn any_text_is_an_address_or_refused() {
         farcore_fuzz::Target::new("address")
             .seed("tcp://host:7400")
+            .seed("rack-7=tcp://host:7400")
             .seed("rdma+tcp://[::1]")
             .seed("rdma://127.0.0.1:65535")
             .words(&["tcp", "rdma", "://", "[", "]", ":", "::", "65536", "0"])
@@ -217,6 +270,9 @@ mod tests {
                 };
                 if let Ok(address) = text.parse::<FabricAddress>() {
                     assert_eq!(address.to_string().parse(), Ok(address));
+                }
+                if let Ok(node) = text.parse::<NodeAddress>() {
+                    assert_eq!(node.to_string().parse(), Ok(node));
                 }
             });
     }

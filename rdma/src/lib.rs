@@ -38,7 +38,7 @@ pub mod verbs;
 mod wake_timer;
 mod work;
 
-pub use address::{AddressError, FabricAddress, Scheme};
+pub use address::{AddressError, FabricAddress, NodeAddress, Scheme};
 pub use control::Token;
 pub use devices::{DeviceFacts, GidEntry, GidKind, PortFacts, rdma_devices, rdma_devices_under};
 pub use embedded::{EmbeddedEndpoint, EmbeddedNode};

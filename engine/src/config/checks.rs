@@ -12,7 +12,7 @@ use crate::constants::{
 use crate::error::{Error, Result};
 use crate::limits::{available_cores, check_available_cores};
 use crate::log::PageShape;
-use crate::shard::NODES_MAX;
+use crate::shard::{COPIES_MAX, NODES_MAX};
 use crate::transport::lane::LANES_MAX;
 
 /// The longest wait for memory nodes that do not answer.
@@ -117,6 +117,30 @@ impl Config {
             .validate()
             .map_err(|error| wrong("verbs", error.field, error.to_string()))?;
         Ok(self.nodes.len())
+    }
+
+    /// What is said of copies, with this many nodes.
+    pub(super) fn check_copies(&self, nodes: u64) -> Result<()> {
+        let limit = format!("1 to {COPIES_MAX}");
+        if !(1..=COPIES_MAX).contains(&self.replicas) {
+            return Err(wrong("replicas", self.replicas, limit));
+        }
+        if self.replicas as u64 > nodes {
+            let limit = format!("at most {nodes}, one copy a node: name more `nodes`");
+            return Err(wrong("replicas", self.replicas, limit));
+        }
+        if !(1..=self.replicas).contains(&self.replicas_min) {
+            let limit = format!("1 to {}, as `replicas`", self.replicas);
+            return Err(wrong("replicas_min", self.replicas_min, limit));
+        }
+        if !self.zones.is_empty() && self.zones.len() as u64 != nodes {
+            let limit = format!("{nodes}, one for each node, or none");
+            return Err(wrong("zones", self.zones.len(), limit));
+        }
+        if !(1..=100).contains(&self.copy_percent) {
+            return Err(wrong("copy_percent", self.copy_percent, "1 to 100"));
+        }
+        Ok(())
     }
 
     pub(super) fn check_cores(&self) -> Result<()> {

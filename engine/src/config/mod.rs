@@ -18,7 +18,7 @@ use crate::cipher::{EncryptionKey, EncryptionMode};
 use crate::constants::{INLINE_COLLECTION_BYTES, READ_AHEAD_CHUNKS_MAX};
 use crate::error::Result;
 use crate::limits::processors;
-use crate::shard::ShardTuning;
+use crate::shard::{CopyPlan, ShardTuning};
 use crate::tree::TreeProgram;
 
 pub use self::log_policy::LogPolicy;
@@ -65,6 +65,20 @@ pub struct Config {
     /// fewer have answered by then, [`Engine::open`](crate::Engine::open) returns
     /// [`Error::Unavailable`]. Missing nodes are logged once a second. Default 10 s.
     pub nodes_wait_ns: u64,
+    /// Copies of each page in far memory, on distinct nodes: 1 to 3, and no more than there are nodes.
+    /// With two, what is stored survives a node, and `far_bytes` hold half as much. Default 1.
+    pub replicas: usize,
+    /// Copies with which a page counts as written, and may leave local memory: fewer than
+    /// [`Config::replicas`] only while fewer nodes answer. Missing copies are made when nodes
+    /// answer again. Default 1: requests go on with any one node.
+    pub replicas_min: usize,
+    /// The zone of each node, in the order of [`Config::nodes`]: what fails together, such as a
+    /// rack. Copies of a page lie in distinct zones, as far as there are such with room. Default:
+    /// none named, and each node is a zone of its own.
+    pub zones: Vec<String>,
+    /// The share of its time that a core may spend on copying pages again, in percent: 1 to 100.
+    /// It is halved while far reads take more than twice as long as before. Default 20.
+    pub copy_percent: u8,
     /// The secret that the memory nodes require. Default: none.
     pub token: Option<Token>,
     /// How long a memory node may leave a request unanswered before what lies there is unavailable,
@@ -158,6 +172,10 @@ impl Default for Config {
             nodes: Vec::new(),
             nodes_min: None,
             nodes_wait_ns: 10_000_000_000,
+            replicas: 1,
+            replicas_min: 1,
+            zones: Vec::new(),
+            copy_percent: 20,
             token: None,
             far_silence_ns: 1_000_000_000,
             verbs: VerbsOptions::default(),
@@ -236,9 +254,22 @@ impl Config {
             batch: self.batch,
             cache_percent: self.cache_percent,
             read_ahead_chunks: self.read_ahead_chunks,
+            copies: self.copies(),
+            copy_percent: self.copy_percent,
             inline_collection_bytes: self.inline_collection_bytes,
             tree_programs: self.tree_programs,
         }
+    }
+
+    /// Copies of each page in far memory.
+    fn copies(&self) -> CopyPlan {
+        CopyPlan::new(self.replicas, self.replicas_min)
+    }
+
+    /// The zone of each node by number: of equal names, that of the first.
+    pub(crate) fn zone_numbers(&self) -> impl Iterator<Item = usize> {
+        let first = |zone: &String| self.zones.iter().position(|other| other == zone);
+        self.zones.iter().filter_map(first)
     }
 
     /// Checks every field.

@@ -137,6 +137,7 @@ impl Config {
                 page_bytes,
                 extents,
                 self.authenticates(),
+                self.copies(),
             )
             + Shard::<FabricEndpoint>::fact_bytes(
                 self.cores.len() + self.handles_max,
@@ -258,6 +259,7 @@ impl Config {
             ));
         }
         let nodes = self.nodes_checked()? as u64;
+        self.check_copies(nodes)?;
         let page = u64::from(page_bytes);
         let budget = self.budget(self.local_bytes, nodes);
         if budget.pages_of_node < cores {

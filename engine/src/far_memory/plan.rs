@@ -24,7 +24,14 @@ const CONNECT_MIN: Duration = Duration::from_secs(2);
 
 /// Where far memory is.
 #[derive(Clone, Debug)]
-pub(crate) enum FarPlan {
+pub(crate) struct FarPlan {
+    places: Places,
+    /// The zone of each node; none where each is one of its own.
+    zones: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Places {
     /// In this process.
     Embedded(Vec<Arc<EmbeddedNode>>),
     /// On memory nodes.
@@ -51,6 +58,61 @@ impl FarPlan {
     /// # Errors
     /// For example [`Error::Threads`], if that thread cannot be started.
     pub(crate) fn new(config: &Config, embedded: &[Arc<EmbeddedNode>]) -> Result<Self> {
+        Ok(Self {
+            places: Places::new(config, embedded)?,
+            zones: config.zone_numbers().collect(),
+        })
+    }
+
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        match &self.places {
+            Places::Embedded(nodes) => (0..nodes.len())
+                .map(|position| format!("embedded-{position}").into())
+                .collect(),
+            Places::Remote { nodes, .. } => nodes
+                .iter()
+                .map(|address| address.to_string().into())
+                .collect(),
+        }
+    }
+
+    /// The thread that keeps the sessions alive, if there are any.
+    pub(crate) fn heartbeats(&self) -> Option<Arc<Heartbeats>> {
+        match &self.places {
+            Places::Embedded(_) => None,
+            Places::Remote { heartbeats, .. } => Some(Arc::clone(heartbeats)),
+        }
+    }
+
+    /// Opens one core's far memory. Called on the core, in its executor.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] names the node that cannot be used, and why. [`Error::Config`]: the
+    /// nodes have less free memory than requested, or one was named twice.
+    pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarMemory> {
+        let mut extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
+        extents.set_zones(self.zones.iter().copied());
+        match &self.places {
+            Places::Embedded(nodes) => Ok(embedded(nodes, extents, sizes, shard, shards)),
+            Places::Remote {
+                nodes,
+                options,
+                fabric,
+                heartbeats,
+                waiting,
+            } => {
+                let mut options = options.clone();
+                options.client = format!("{}, shard {shard}", options.client);
+                let connections = open_sessions(nodes, &options, heartbeats, waiting).await?;
+                let of_all = (sizes, shards, &**waiting);
+                remote(nodes, connections, fabric, heartbeats, extents, of_all).await
+            }
+        }
+    }
+}
+
+impl Places {
+    fn new(config: &Config, embedded: &[Arc<EmbeddedNode>]) -> Result<Self> {
         if config.nodes.is_empty() {
             return Ok(Self::Embedded(embedded.to_vec()));
         }
@@ -79,51 +141,6 @@ impl FarPlan {
                 clock: Clock::new(),
             }),
         })
-    }
-
-    pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        match self {
-            Self::Embedded(nodes) => (0..nodes.len())
-                .map(|position| format!("embedded-{position}").into())
-                .collect(),
-            Self::Remote { nodes, .. } => nodes
-                .iter()
-                .map(|address| address.to_string().into())
-                .collect(),
-        }
-    }
-
-    /// The thread that keeps the sessions alive, if there are any.
-    pub(crate) fn heartbeats(&self) -> Option<Arc<Heartbeats>> {
-        match self {
-            Self::Embedded(_) => None,
-            Self::Remote { heartbeats, .. } => Some(Arc::clone(heartbeats)),
-        }
-    }
-
-    /// Opens one core's far memory. Called on the core, in its executor.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] names the node that cannot be used, and why. [`Error::Config`]: the
-    /// nodes have less free memory than requested, or one was named twice.
-    pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarMemory> {
-        let extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
-        match self {
-            Self::Embedded(nodes) => Ok(embedded(nodes, extents, sizes, shard, shards)),
-            Self::Remote {
-                nodes,
-                options,
-                fabric,
-                heartbeats,
-                waiting,
-            } => {
-                let mut options = options.clone();
-                options.client = format!("{}, shard {shard}", options.client);
-                let connections = open_sessions(nodes, &options, heartbeats, waiting).await?;
-                let of_all = (sizes, shards, &**waiting);
-                remote(nodes, connections, fabric, heartbeats, extents, of_all).await
-            }
-        }
     }
 }
 

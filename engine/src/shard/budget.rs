@@ -21,7 +21,7 @@ use super::local::trees::Trees;
 use super::local::victims::Victims;
 use super::pending::facts::Facts;
 use super::pending::flight;
-use super::{FLIGHTS, FRAMES_RESERVED, PARKED, Shard, ShardOptions};
+use super::{CopyPlan, FLIGHTS, FRAMES_RESERVED, PARKED, Shard, ShardOptions};
 use crate::constants::{FRAMES_MIN, SEGMENT_BYTES};
 use crate::error::Error;
 use crate::index::Index;
@@ -97,6 +97,7 @@ impl<E: Endpoint> Shard<E> {
         page_bytes: u32,
         extents: u64,
         authenticated: bool,
+        copies: CopyPlan,
     ) -> u64 {
         let frames = local_bytes / u64::from(page_bytes);
         let pages = usize::try_from(frames + extents + u64::from(LOST_PAGES)).unwrap_or(usize::MAX);
@@ -105,7 +106,7 @@ impl<E: Endpoint> Shard<E> {
             + OpenedRecords::bytes_for(authenticated);
         PageTable::bytes_for(pages)
             + Victims::bytes_for(pages)
-            + FarPages::bytes_for(pages, extents)
+            + FarPages::bytes_for(pages, extents, copies)
             + Cache::bytes_for(frames, local_bytes)
             + Index::table_bytes_for(local_bytes)
             + Trees::bytes_for(local_bytes)

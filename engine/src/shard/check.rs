@@ -121,7 +121,8 @@ impl<E: Endpoint> Shard<E> {
             "buffers I2: messages"
         );
         assert_eq!(buffers.reads.in_use_bytes(), reads, "buffers I2: READs");
-        let compaction = self.compactor.landing_bytes() + self.far.probing_bytes();
+        let compaction =
+            self.compactor.landing_bytes() + self.copier.landing_bytes() + self.far.probing_bytes();
         assert_eq!(
             buffers.compaction.in_use_bytes(),
             compaction,
@@ -265,6 +266,7 @@ impl<E: Endpoint> Shard<E> {
         let background = [
             self.compactor.victim_page(),
             self.flusher.page(),
+            self.copier.page(),
             self.cache.evicted_page(),
         ];
         let background = background.into_iter().flatten();
@@ -388,11 +390,18 @@ impl<E: Endpoint> Shard<E> {
                 let is_known = page.state() == PageState::Flushing || is_dead;
                 assert!(is_known, "page {number} counts on an extent that is gone");
             }
-            if let Some((node, offset)) = pages.place(number, 0) {
+            for (node, offset) in pages.places(number, 0) {
                 held[node.position()] += 1;
                 let place = (node.position(), offset);
                 assert!(places.insert(place), "pages I1: one place");
             }
+        }
+        if let Some((node, offset)) = pages.target_place() {
+            held[node.position()] += 1;
+            assert!(
+                places.insert((node.position(), offset)),
+                "pages I1: the place of a target"
+            );
         }
         for node in extents.nodes() {
             let known = extents.free_on(node) + held[node.position()];

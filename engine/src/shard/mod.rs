@@ -77,7 +77,8 @@ use crate::shard::ops::tree_buffers::TreeBuffers;
 use crate::shard::ops::tree_findings::TreesAhead;
 use crate::shard::room::expiring::Expiring;
 
-pub(crate) use self::far::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
+pub(crate) use self::far::{COPIES_MAX, CopyPlan, Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
+use self::room::copier::Copier;
 pub(crate) use self::room::evictor::Evictor;
 pub(crate) use self::room::flusher::Shortfall;
 use crate::message::request::{AnswerSink, ReplyTo};
@@ -137,6 +138,10 @@ pub(crate) struct ShardTuning {
     pub(crate) cache_percent: u8,
     /// Chunks that are kept ahead of all walks together; 0 is no reading ahead.
     pub(crate) read_ahead_chunks: u32,
+    /// Copies of each page in far memory.
+    pub(crate) copies: CopyPlan,
+    /// The share of its time that copying pages again may take, in percent.
+    pub(crate) copy_percent: u8,
     /// See [`Config::inline_collection_bytes`](crate::Config::inline_collection_bytes).
     pub(crate) inline_collection_bytes: usize,
     /// See [`Config::tree_programs`](crate::Config::tree_programs).
@@ -177,6 +182,7 @@ pub(crate) struct Shard<E: Endpoint> {
     cache: Cache,
     flusher: Flusher,
     compactor: Compactor,
+    copier: Copier,
     version: Version,
     sequence: u64,
     now_ns: u64,
@@ -273,7 +279,7 @@ impl<E: Endpoint> Shard<E> {
         let evictor = Evictor::new(options.evicts.then_some(memory), page_bytes as u64);
         let far = FarStore::new(
             options.endpoint,
-            FarPages::new(options.extents, pages.len()),
+            FarPages::new(options.extents, pages.len(), options.tuning.copies),
             options.cipher,
             buffers,
             Arc::clone(&options.metrics),
@@ -313,6 +319,7 @@ impl<E: Endpoint> Shard<E> {
             cache: Cache::new(frames, options.tuning.cache_percent, options.local_bytes),
             flusher,
             compactor: Compactor::new(options.page_bytes),
+            copier: Copier::new(options.tuning.copy_percent),
             lost: Lost::new(options.forgets_lost),
             change_scratch: ChangeScratch::default(),
             list_scratch: ListScratch::default(),
@@ -364,6 +371,7 @@ impl<E: Endpoint> Shard<E> {
             }
             self.background_due = self.make_room();
             self.background_due |= self.compact_slice();
+            self.background_due |= self.copy_slice();
             self.background_due |= self.forget_slice();
             self.background_due |= self.expire_slice();
             self.background_due |= self.free_trees_slice();
@@ -487,6 +495,7 @@ impl<E: Endpoint> Shard<E> {
         !(self.flusher.is_idle()
             && self.forgetting_done()
             && compactor_rests
+            && !self.is_copying()
             && !self.trees.has_dying()
             && !self.wants_room())
     }

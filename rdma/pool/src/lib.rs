@@ -60,7 +60,7 @@ mod twin;
 mod word;
 
 pub use farcore_pool_derive::Plain;
-pub use farcore_rdma::{FabricAddress, Token, VerbsOptions};
+pub use farcore_rdma::{FabricAddress, NodeAddress, Token, VerbsOptions};
 
 pub use self::boxed::RemoteBox;
 pub use self::bytes::{BytesRead, BytesWrite};
@@ -68,7 +68,7 @@ pub use self::error::{PoolError, Result};
 pub use self::export::{Access, Exported};
 pub use self::local::LocalSlice;
 pub use self::op::{Awaited, Op};
-pub use self::options::{NodeAddress, Placement, PoolOptions};
+pub use self::options::{Placement, PoolOptions};
 pub use self::plain::Plain;
 pub use self::pool::{NodeFigures, RemotePool};
 pub use self::ptr::RemotePtr;

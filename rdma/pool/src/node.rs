@@ -8,9 +8,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use farcore_rdma::NodeAddress;
 use farcore_rdma::session::SessionFacts;
-
-use crate::options::NodeAddress;
 
 /// Numbers the sessions of all pools of this process; 0 is none.
 static NEXT_SESSION: AtomicU64 = AtomicU64::new(1);

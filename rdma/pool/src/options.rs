@@ -1,10 +1,9 @@
 //! Settings of a pool, and where in it memory is allocated.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use farcore_rdma::{FabricAddress, Token, VerbsOptions};
+use farcore_rdma::{NodeAddress, Token, VerbsOptions};
 
 use crate::error::{PoolError, Result};
 
@@ -115,48 +114,6 @@ impl PoolOptions {
     }
 }
 
-/// A memory node's address, with the zone that it lies in, if that matters:
-/// `[zone=]scheme://host[:port]`.
-///
-/// ```
-/// let node: farcore_pool::NodeAddress = "rack-7=tcp://10.0.0.1".parse()?;
-/// assert_eq!(node.zone.as_deref(), Some("rack-7"));
-/// assert_eq!(node.to_string(), "rack-7=tcp://10.0.0.1:7400");
-/// # Ok::<(), farcore_pool::PoolError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct NodeAddress {
-    /// The zone.
-    pub zone: Option<String>,
-    /// The address.
-    pub address: FabricAddress,
-}
-
-impl FromStr for NodeAddress {
-    type Err = PoolError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (zone, address) = match text.split_once('=') {
-            Some((zone, address)) => (Some(zone), address),
-            None => (None, text),
-        };
-        if zone.is_some_and(str::is_empty) {
-            return Err(PoolError::Option {
-                option: "zone",
-                value: format!("empty in `{text}`"),
-                range: "a name before the `=`",
-            });
-        }
-        let address: FabricAddress = address
-            .parse()
-            .map_err(|error| PoolError::Connect(format!("{error}")))?;
-        Ok(Self {
-            zone: zone.map(str::to_owned),
-            address,
-        })
-    }
-}
-
 /// Checks that no node is named twice: memory beside a node would lie on the node itself.
 ///
 /// # Errors
@@ -172,15 +129,6 @@ pub(crate) fn check_distinct(nodes: &[NodeAddress]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl fmt::Display for NodeAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(zone) = &self.zone {
-            write!(f, "{zone}=")?;
-        }
-        write!(f, "{}", self.address)
-    }
 }
 
 /// Where memory is allocated.
@@ -250,33 +198,5 @@ mod tests {
             let text = error.to_string();
             assert!(text.ends_with("tcp://a:7400: must be named once"), "{text}");
         }
-    }
-
-    #[test]
-    fn addresses_without_a_zone_or_a_scheme_are_named() {
-        for wrong in ["", "=tcp://a", "a=b", "tcp:/a", "a=tcp://", "tcp://a:70000"] {
-            assert!(wrong.parse::<NodeAddress>().is_err(), "{wrong}");
-        }
-        let node: NodeAddress = "tcp://a:1".parse().expect("an address");
-        assert_eq!((node.zone, node.address.port()), (None, 1));
-    }
-
-    #[test]
-    fn any_text_is_a_node_or_refused() {
-        farcore_fuzz::Target::new("node address")
-            .seed("rack-7=tcp://10.0.0.1")
-            .seed("tcp://host:7400")
-            .seed("z=rdma+tcp://[::1]:65535")
-            .words(&["tcp", "rdma", "://", "[", "]", ":", "=", "==", "65536"])
-            .run(|bytes| {
-                let Ok(text) = str::from_utf8(bytes) else {
-                    return;
-                };
-                let Ok(node) = text.parse::<NodeAddress>() else {
-                    return;
-                };
-                assert!(node.zone.as_deref().is_none_or(|zone| !zone.is_empty()));
-                assert_eq!(node.to_string().parse(), Ok(node));
-            });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_channel::bounded;
-use farcore_rdma::Heartbeats;
+use farcore_rdma::{AddressError, Heartbeats, NodeAddress};
 
 use crate::allocate::allocate;
 use crate::allocation::{Allocation, Holding};
@@ -16,7 +16,7 @@ use crate::error::{PoolError, Result};
 use crate::export::Exported;
 use crate::lane::Lane;
 use crate::op::Op;
-use crate::options::{NodeAddress, Placement, PoolOptions, check_distinct};
+use crate::options::{Placement, PoolOptions, check_distinct};
 use crate::plain::Plain;
 use crate::service::{self, Nodes, Setup};
 use crate::share;
@@ -107,7 +107,8 @@ impl RemotePool {
         nodes: impl IntoIterator<Item = A>,
         options: PoolOptions,
     ) -> Result<Self> {
-        let parse = |node: A| node.as_ref().parse();
+        let wrong = |error: AddressError| PoolError::Connect(error.to_string());
+        let parse = |node: A| node.as_ref().parse().map_err(wrong);
         let nodes: Vec<NodeAddress> = nodes.into_iter().map(parse).collect::<Result<_>>()?;
         if nodes.is_empty() {
             let what = "no memory node given: name at least one";

@@ -21,8 +21,8 @@ use async_channel::{Receiver, Sender, unbounded};
 use farcore_rdma::control::SessionError;
 use farcore_rdma::{
     ConnectOptions, EmbeddedNode, FabricAddress, FabricOptions, Heartbeats, Initiator,
-    InitiatorOptions, LinkModel, Lock, ManagerError, NodeConnections, Region, RegionOptions,
-    SharedEndpoint, Siblings,
+    InitiatorOptions, LinkModel, Lock, ManagerError, NodeAddress, NodeConnections, Region,
+    RegionOptions, SharedEndpoint, Siblings,
 };
 use futures_lite::future::or;
 
@@ -34,7 +34,7 @@ use crate::command::Command;
 use crate::error::{PoolError, Result};
 use crate::lane::Lane;
 use crate::node::Node;
-use crate::options::{NodeAddress, PoolOptions};
+use crate::options::PoolOptions;
 use crate::shared::Shared;
 
 /// How often the start looks whether the sessions are open.

@@ -7,12 +7,16 @@
 use farcore::{Error, Size};
 
 /// Fields of the engine's configuration, and what sets them here.
-const FLAGS: [(&str, &str); 16] = [
+const FLAGS: [(&str, &str); 20] = [
     ("local_bytes", "--local"),
     ("far_bytes", "--far"),
     ("cores", "--cores"),
     ("nodes", "--fabric"),
     ("nodes_min", "--nodes-min"),
+    ("replicas", "--replicas"),
+    ("replicas_min", "--replicas-min"),
+    ("zones", "the zones of --fabric"),
+    ("copy_percent", "--copy-percent"),
     ("nodes_wait_ns", "--wait-for-nodes"),
     ("embedded_nodes", "--far-nodes"),
     ("verbs", "--device, --port or --gid-index"),

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
-use farcore::{Config, Engine, FabricAddress, LinkModel, LostKeys, Size, WhenFull};
+use farcore::{Config, Engine, LinkModel, LostKeys, NodeAddress, Size, WhenFull};
 use farcore_command::stop;
 use farcore_command::watch::WatchArgs;
 use farcore_command::{CoreList, parse_size};
@@ -144,16 +144,29 @@ pub(crate) struct Arguments {
     /// --fabric 4GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     far: Option<u64>,
-    /// Memory node that far memory lies on, e.g. tcp://host:7400; may be given several times
-    /// [default: far memory is in this process]
+    /// Memory node that far memory lies on, e.g. tcp://host:7400, or ZONE=tcp://host:7400; may be
+    /// given several times [default: far memory is in this process]
     #[arg(long, value_name = "ADDRESS")]
-    fabric: Vec<FabricAddress>,
+    fabric: Vec<NodeAddress>,
+    /// Copies of each page of far memory, on as many memory nodes, of distinct zones if there are
+    /// such: 1 to 3
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    replicas: usize,
+    /// Copies without which pages do not leave local memory, 1 to --replicas
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    replicas_min: usize,
+    /// Share of the time that copying pages again may take after a node was lost, 1 to 100 percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 20)]
+    copy_percent: u8,
+    /// Memory nodes that must answer at the start; the others join later [default: all]
+    #[arg(long, value_name = "COUNT", requires = "fabric")]
+    nodes_min: Option<usize>,
     #[command(flatten)]
     device: DeviceArguments,
     /// File with the token of the memory nodes
     #[arg(long, value_name = "FILE", requires = "fabric")]
     token_file: Option<PathBuf>,
-    /// Time in which all memory nodes must answer at the start, 0s to 1day; a node answers once it
+    /// Time in which memory nodes must answer at the start, 0s to 1day; a node answers once it
     /// has registered its memory, about 2s a GiB [default: 10s]
     #[arg(long, value_name = "TIME", requires = "fabric")]
     wait_for_nodes: Option<humantime::Duration>,
@@ -223,6 +236,16 @@ pub(crate) struct Arguments {
     no_huge_pages: bool,
 }
 
+/// The zone of each node; a node without one is a zone of its own.
+fn zones(nodes: &[NodeAddress]) -> Vec<String> {
+    let zone = |node: &NodeAddress| {
+        node.zone
+            .clone()
+            .unwrap_or_else(|| node.address.to_string())
+    };
+    nodes.iter().map(zone).collect()
+}
+
 /// What the signals and the start of the engine send to the command.
 enum Event {
     Opened(Box<farcore::Result<Engine>>),
@@ -235,13 +258,13 @@ impl Arguments {
         let is_remote = !self.fabric.is_empty();
         let sizes = Sizes::choose(self.local, self.far, is_remote);
         let default = Config::default();
-        let is_of_device = |node: &FabricAddress| node.scheme() != Scheme::Tcp;
+        let is_of_device = |node: &NodeAddress| node.address.scheme() != Scheme::Tcp;
         if !self.fabric.iter().any(is_of_device) && !self.native.uses_device() {
             self.device
                 .refuse("without --fabric or --native over RDMA")?;
         }
         for node in &self.fabric {
-            check_build("--fabric", node)?;
+            check_build("--fabric", &node.address)?;
         }
         let clients = refusal::ClientMemory {
             redis: self.client_memory,
@@ -276,7 +299,16 @@ impl Arguments {
                 Lost::Forget => LostKeys::Forget,
             },
             section_ns: farcore_server::SECTION_NS,
-            nodes: self.fabric.clone(),
+            nodes: self
+                .fabric
+                .iter()
+                .map(|node| node.address.clone())
+                .collect(),
+            zones: zones(&self.fabric),
+            replicas: self.replicas,
+            replicas_min: self.replicas_min,
+            copy_percent: self.copy_percent,
+            nodes_min: self.nodes_min,
             nodes_wait_ns: wait_ns.unwrap_or(default.nodes_wait_ns),
             token,
             verbs: self.device.options()?,

@@ -293,6 +293,12 @@ counters! {
     /// Pages rewritten to another node because their node was silent and they were the last good
     /// copy.
     pages_relocated: Counter,
+    /// Copies of pages that were made again, because a node had lost or not taken one.
+    pages_copied: Counter,
+    /// Damaged pieces of copies that were written again from another copy.
+    copies_mended: Counter,
+    /// Far READs that were repeated at another copy, because one failed or was not what was written.
+    far_reads_elsewhere: Counter,
     /// Records copied into the read cache.
     cache_copies: Counter,
     /// Copies kept when their cache page was evicted.

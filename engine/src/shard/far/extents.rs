@@ -142,6 +142,8 @@ pub(crate) enum AddError {
 #[derive(Debug)]
 struct Node {
     name: Arc<str>,
+    /// Nodes of one zone may fail together.
+    zone: usize,
     keys: Vec<RemoteKey>,
     /// The free extents, oldest first.
     head: u32,
@@ -173,8 +175,9 @@ impl Extents {
         page_bytes: u32,
         count_max: usize,
     ) -> Self {
-        let node = |name| Node {
+        let node = |(position, name)| Node {
             name,
+            zone: position,
             keys: Vec::new(),
             head: END,
             tail: END,
@@ -183,7 +186,7 @@ impl Extents {
         };
         let count_max = count_max.min(1 << PLACE_BITS);
         Self {
-            nodes: names.into_iter().take(NODES_MAX).map(node).collect(),
+            nodes: (0..NODES_MAX).zip(names).map(node).collect(),
             places: Vec::with_capacity(count_max),
             links: Vec::with_capacity(count_max),
             vacant: END,
@@ -193,6 +196,18 @@ impl Extents {
             count_max,
             page_bytes,
         }
+    }
+
+    /// Puts each node into a zone; before, each is in one of its own.
+    pub(crate) fn set_zones(&mut self, zones: impl IntoIterator<Item = usize>) {
+        for (node, zone) in self.nodes.iter_mut().zip(zones) {
+            node.zone = zone;
+        }
+    }
+
+    /// The zone of a node.
+    pub(crate) fn zone(&self, node: NodeId) -> usize {
+        self.nodes[node.position()].zone
     }
 
     /// Bytes of the tables for a number of extents.

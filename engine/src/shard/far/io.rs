@@ -9,7 +9,7 @@
 use farcore_rdma::{Completion, Endpoint, Status};
 
 use super::tag::{Purpose, WorkTag};
-use super::{COMPLETIONS, Posted};
+use super::{Avoided, COMPLETIONS, NodeId, Posted};
 use crate::constants::{UNIT, UNIT_BYTES};
 use crate::error::LOST;
 use crate::log::record::units_for;
@@ -52,18 +52,19 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// Posts a READ of a far page into the landing space.
+    /// Posts a READ of a far page, from a unit on, into the landing space.
     pub(in crate::shard) fn post_read(
         &mut self,
         purpose: Purpose,
-        page: u32,
-        unit: u32,
+        (page, unit): (u32, u32),
         offset: u64,
         bytes: u32,
+        avoided: Avoided,
     ) -> Posted {
         let start = u64::from(unit) * UNIT_BYTES as u64;
         let local = self.local.arena.landing_slice(offset, bytes);
-        self.far.read(page, start, local, purpose, self.now_ns)
+        self.far
+            .read(page, start, local, (purpose, avoided), self.now_ns)
     }
 
     /// Plans the READ of a flight's first request, and posts it if possible.
@@ -105,7 +106,9 @@ impl<E: Endpoint> Shard<E> {
                 head_units
             }
         };
-        entry.reads_again &= entry.address == address;
+        if entry.address != address {
+            (entry.reads_again, entry.tried) = (false, Avoided::NONE);
+        }
         entry.address = address;
         let bytes = units.min(units_left).max(1) * UNIT;
         entry.bytes = bytes;
@@ -158,8 +161,10 @@ impl<E: Endpoint> Shard<E> {
         let Some(landing) = self.far.buffers.reads.allocate(bytes) else {
             return false;
         };
-        let (page, unit) = (address.page(self.shape), address.unit(self.shape));
-        match self.post_read(Purpose::Flight(flight), page, unit, landing.offset(), bytes) {
+        let place = (address.page(self.shape), address.unit(self.shape));
+        let (page, tried) = (place.0, self.flights.get(flight).tried);
+        let purpose = Purpose::Flight(flight);
+        match self.post_read(purpose, place, landing.offset(), bytes, tried) {
             Posted::Yes => self.flights.get(flight).state = FlightState::Posted(landing),
             Posted::Full => {
                 self.far.buffers.reads.free(landing);
@@ -186,7 +191,9 @@ impl<E: Endpoint> Shard<E> {
         let Some(landing) = self.far.buffers.compaction.allocate(UNIT) else {
             return;
         };
-        if self.post_read(Purpose::Probe, page, 0, landing.offset(), UNIT) == Posted::Yes {
+        let offset = landing.offset();
+        let posted = self.post_read(Purpose::Probe, (page, 0), offset, UNIT, Avoided::NONE);
+        if posted == Posted::Yes {
             self.far.probing = Some(landing);
         } else {
             self.far.buffers.compaction.free(landing);
@@ -210,10 +217,14 @@ impl<E: Endpoint> Shard<E> {
         let count = self.far.poll(self.now_ns, &mut completions);
         for completion in &completions[..count] {
             let status = completion.status;
-            match WorkTag::of(completion.id).purpose {
-                Purpose::Flight(flight) => self.flight_landed(flight, status, answers),
+            let WorkTag { purpose, queue } = WorkTag::of(completion.id);
+            match purpose {
+                Purpose::Flight(flight) => {
+                    self.flight_landed(flight, queue.node(), status, answers);
+                }
                 Purpose::Chunk(chunk) => self.chunk_landed(chunk, status, answers),
-                Purpose::Flush(slot) => self.flush_written(slot, status),
+                Purpose::Flush(slot, copy) => self.flush_written(slot, copy, status),
+                Purpose::Copy(slot) => self.copy_step_done(slot, status),
                 Purpose::Compaction(slot) => self.compaction_landed(slot, status),
                 Purpose::Probe => self.probe_landed(status),
             }
@@ -221,7 +232,13 @@ impl<E: Endpoint> Shard<E> {
         count > 0
     }
 
-    fn flight_landed(&mut self, flight: u32, status: Status, answers: &mut impl AnswerSink) {
+    fn flight_landed(
+        &mut self,
+        flight: u32,
+        node: NodeId,
+        status: Status,
+        answers: &mut impl AnswerSink,
+    ) {
         let entry = self.flights.get(flight);
         let FlightState::Posted(landing) = std::mem::take(&mut entry.state) else {
             debug_assert!(
@@ -231,6 +248,7 @@ impl<E: Endpoint> Shard<E> {
             return;
         };
         let (address, bytes, whole) = (entry.address, entry.bytes, entry.whole);
+        entry.read_from = node;
         if status == Status::Success {
             let offset = landing.offset();
             entry.state = FlightState::Landed(landing);
@@ -240,10 +258,28 @@ impl<E: Endpoint> Shard<E> {
                 self.flights.get(flight).verified = verified;
             }
         } else {
+            self.far.buffers.reads.free(landing);
+            if self.reads_other_copy(flight) {
+                self.flights.get(flight).state = FlightState::Unposted;
+                return self.post_in_order(flight, address, bytes);
+            }
             let error = self.read_error(address.page(self.shape), status);
             self.flights.get(flight).state = FlightState::Failed(error);
-            self.far.buffers.reads.free(landing);
         }
         self.drain(flight, answers);
+    }
+
+    /// What a flight's READ brought, or that it failed, makes another copy of the page worth
+    /// reading. False if there is none that was not tried.
+    #[cold]
+    pub(in crate::shard) fn reads_other_copy(&mut self, flight: u32) -> bool {
+        let entry = self.flights.get(flight);
+        entry.tried.add(entry.read_from);
+        let (page, tried) = (entry.address.page(self.shape), entry.tried);
+        if !self.far.has_other_copy(page, tried) {
+            return false;
+        }
+        self.metrics.counters.far_reads_elsewhere.add(1);
+        true
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! [`FarStore`] owns far I/O: no other part of the shard posts or polls. It returns completions as
 //! values with the tag of their work request, and the shard dispatches them. [`FarPages`] knows
-//! where a page lies and whether its node answers.
+//! where a page lies and whether its nodes answer. Of a page with several copies, a READ goes to
+//! one that its node is known to hold, of these to the one with the fewest requests under way.
 //!
 //! - I1: a tag names the queue pair, so a failure is attributed without knowing what it was posted
 //!   for.
 
 pub(in crate::shard) mod buffers;
+mod copies;
 mod extents;
 mod health;
 mod io;
@@ -26,6 +28,7 @@ use farcore_rdma::{
 };
 
 use self::buffers::Buffers;
+pub(crate) use self::copies::{COPIES_MAX, CopyPlan};
 use self::extents::{AddError, Extent, Queue};
 pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 #[cfg(test)]
@@ -37,6 +40,33 @@ use crate::observe::metrics::CoreMetrics;
 
 /// Completions polled at once.
 const COMPLETIONS: usize = 64;
+
+/// The nodes whose copies of a page were tried in vain, a bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::shard) struct Avoided(u64);
+
+const _: () = assert!(NODES_MAX <= u64::BITS as usize);
+
+impl Avoided {
+    pub(in crate::shard) const NONE: Self = Self(0);
+
+    fn all_but(node: NodeId) -> Self {
+        Self(!(1 << node.position()))
+    }
+
+    /// Avoids all that the other does not.
+    pub(in crate::shard) fn add_rest(&mut self, other: Self) {
+        self.0 |= !other.0;
+    }
+
+    fn has(self, node: NodeId) -> bool {
+        self.0 & 1 << node.position() != 0
+    }
+
+    pub(in crate::shard) fn add(&mut self, node: NodeId) {
+        self.0 |= 1 << node.position();
+    }
+}
 
 /// The outcome of posting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,25 +134,90 @@ impl<E: Endpoint> FarStore<E> {
 
     /// True if a READ of a page can be posted now, or would fail at once.
     #[inline]
-    pub(in crate::shard) fn has_read_room(&self, page: u32) -> bool {
-        let node = self.pages.node_of(page);
-        node.is_none_or(|node| self.endpoint.room(node.reads().index()) > 0)
+    pub(in crate::shard) fn has_read_room(&self, page: u32, avoided: Avoided) -> bool {
+        let source = self.source(page, avoided);
+        source.is_none_or(|copy| self.endpoint.room(copy.node().reads().index()) > 0)
+    }
+
+    /// The copy of a page that is read next.
+    #[inline]
+    fn source(&self, page: u32, avoided: Avoided) -> Option<Extent> {
+        if self.pages.plan().most() == 1 {
+            return self.pages.extent(page);
+        }
+        self.best_source(page, avoided)
+    }
+
+    /// Of the copies that are not avoided, one whose node answers and has the fewest requests under
+    /// way. If all are avoided, any of them.
+    fn best_source(&self, page: u32, avoided: Avoided) -> Option<Extent> {
+        let rank = |copy: &Extent| {
+            let node = copy.node();
+            (
+                self.pages.extents.is_lost(*copy),
+                avoided.has(node),
+                self.pages.health.is_silent(node.reads()),
+                self.pages.health.is_doubtful(node),
+                self.endpoint.outstanding_on(node.reads().index()),
+            )
+        };
+        self.pages.copies(page).min_by_key(rank)
+    }
+
+    /// What leaves one copy of a page to READs that belong together: avoids all others than the best
+    /// of those that were not tried.
+    pub(in crate::shard) fn one_copy(&self, page: u32, tried: Avoided) -> Avoided {
+        match self.source(page, tried) {
+            Some(copy) if self.pages.plan().most() > 1 => Avoided::all_but(copy.node()),
+            _ => Avoided::NONE,
+        }
+    }
+
+    /// True if a page has a copy that is not avoided.
+    #[cold]
+    pub(in crate::shard) fn has_other_copy(&self, page: u32, avoided: Avoided) -> bool {
+        let is_other = |&copy: &Extent| !avoided.has(copy.node());
+        let mut others = self.pages.copies(page).filter(is_other);
+        others.any(|copy| !self.pages.extents.is_lost(copy))
     }
 
     /// Posts a READ of a page, from byte `start` on, into `local`. Its completion carries
-    /// `purpose`. [`Posted::Down`] also if the page is not far, or its node took it back.
+    /// `purpose`. [`Posted::Down`] also if the page is not far, or its nodes took it back.
     #[inline]
     pub(in crate::shard) fn read(
         &mut self,
         page: u32,
         start: u64,
         local: LocalSlice,
+        (purpose, mut avoided): (Purpose, Avoided),
+        now_ns: u64,
+    ) -> Posted {
+        loop {
+            let Some(extent) = self.source(page, avoided) else {
+                return Posted::Down;
+            };
+            let posted = self.read_at(extent, start, local, purpose, now_ns);
+            if posted != Posted::Down || self.pages.plan().most() == 1 {
+                return posted;
+            }
+            // Its connection is down: another copy may do.
+            avoided.add(extent.node());
+            if !self.has_other_copy(page, avoided) {
+                return posted;
+            }
+        }
+    }
+
+    /// Posts a READ of one copy of a page.
+    #[inline]
+    pub(super) fn read_at(
+        &mut self,
+        extent: Extent,
+        start: u64,
+        local: LocalSlice,
         purpose: Purpose,
         now_ns: u64,
     ) -> Posted {
-        let Some(extent) = self.pages.extent(page) else {
-            return Posted::Down;
-        };
         let queue = extent.node().reads();
         let work = |remote| Work::Read { local, remote };
         let posted = self.post_at(extent, start, queue, purpose, work, now_ns);
@@ -138,19 +233,32 @@ impl<E: Endpoint> FarStore<E> {
         posted
     }
 
-    /// Posts a WRITE of `local` to a page, from byte `start` on. Its completion carries `purpose`.
-    /// [`Posted::Down`] also if the page holds no extent, or its node took it back.
+    /// Posts a WRITE of `local` to the copy of a page at a place, from byte `start` on. Its
+    /// completion carries `purpose`. [`Posted::Down`] also if the page has no such copy, or its
+    /// node took it back.
     pub(in crate::shard) fn write(
         &mut self,
-        page: u32,
+        (page, copy): (u32, usize),
         start: u64,
         local: LocalSlice,
         purpose: Purpose,
         now_ns: u64,
     ) -> Posted {
-        let Some(extent) = self.pages.extent(page) else {
-            return Posted::Down;
-        };
+        match self.pages.copy(page, copy) {
+            Some(extent) => self.write_at(extent, start, local, purpose, now_ns),
+            None => Posted::Down,
+        }
+    }
+
+    /// Posts a WRITE to an extent.
+    pub(super) fn write_at(
+        &mut self,
+        extent: Extent,
+        start: u64,
+        local: LocalSlice,
+        purpose: Purpose,
+        now_ns: u64,
+    ) -> Posted {
         let queue = extent.node().writes();
         let work = |remote| Work::Write { local, remote };
         let posted = self.post_at(extent, start, queue, purpose, work, now_ns);
@@ -255,14 +363,48 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// Gives a page an extent of the node that answers and has the most free ones; false if there
-    /// is none. A node that failed lately is last; one that fails again and again is skipped until
-    /// its retry time.
+    /// Gives a page as many extents as it should have copies, on as many nodes; fewer where fewer
+    /// nodes take any, down to the least. False, and it holds none, if there are not that many.
     pub(in crate::shard) fn claim(&mut self, page: u32, now_ns: u64) -> bool {
+        let plan = self.pages.plan();
+        let mut claimed = 0;
+        while claimed < plan.most() {
+            let Some(node) = self.best_target(page, now_ns) else {
+                break;
+            };
+            if !self.pages.claim(page, node) {
+                break;
+            }
+            claimed += 1;
+        }
+        let is_enough = claimed >= plan.least()
+            && (claimed == plan.most() || self.pages.taking_count() <= claimed);
+        if !is_enough {
+            self.pages.release(page);
+        }
+        self.pages.has_short |= is_enough && claimed < plan.most();
+        self.publish_bytes();
+        is_enough
+    }
+
+    /// The node for the next copy of a page: one that answers and has none, rather in another zone
+    /// than its other copies, and then the one with the most free extents. A node that failed
+    /// lately is last; one that fails again and again is skipped until its retry time.
+    pub(super) fn best_target(&mut self, page: u32, now_ns: u64) -> Option<NodeId> {
         let mut best = None;
         for node in self.pages.extents.nodes() {
+            if self.pages.copies(page).any(|copy| copy.node() == node) {
+                continue;
+            }
             let (free, queue) = (self.pages.extents.free_on(node), node.writes());
-            let rank = (self.pages.health.is_rested(queue, now_ns), free);
+            let zone = self.pages.extents.zone(node);
+            let zone_of = |copy: Extent| self.pages.extents.zone(copy.node());
+            let is_new_zone = self.pages.copies(page).all(|copy| zone_of(copy) != zone);
+            let rank = (
+                self.pages.health.is_rested(queue, now_ns),
+                is_new_zone,
+                free,
+            );
             if free > 0
                 && best.is_none_or(|(known, _)| known < rank)
                 && self.pages.health.may_try(queue, now_ns)
@@ -271,18 +413,53 @@ impl<E: Endpoint> FarStore<E> {
                 best = Some((rank, node));
             }
         }
-        let Some((_, node)) = best else {
-            return false;
-        };
-        let claimed = self.pages.claim(page, node);
-        self.publish_bytes();
-        claimed
+        best.map(|(_, node)| node)
     }
 
-    /// Releases the extent of a page, if it holds one; no work request names it any more.
+    /// Releases the extents of a page, if it holds any; no work request names them any more.
     pub(in crate::shard) fn release(&mut self, page: u32) {
         if self.pages.release(page) {
             self.publish_bytes();
+        }
+    }
+
+    /// Claims an extent to copy a page to: the target. False if no node without a copy takes one.
+    pub(in crate::shard) fn claim_target(&mut self, page: u32, now_ns: u64) -> bool {
+        debug_assert!(self.pages.target.is_none(), "one page is copied at a time");
+        let node = self.best_target(page, now_ns);
+        self.pages.target = node.and_then(|node| self.pages.extents.claim(node));
+        self.publish_bytes();
+        self.pages.target.is_some()
+    }
+
+    /// The target is a copy of a page from now on, or free again.
+    pub(in crate::shard) fn settle_target(&mut self, page: u32, is_copy: bool) {
+        if let Some(target) = self.pages.target.take() {
+            if is_copy && !self.pages.extents.is_lost(target) {
+                self.pages.add_copy(page, target);
+            } else {
+                self.pages.extents.release(target);
+            }
+            self.publish_bytes();
+        }
+    }
+
+    /// Posts a WRITE to the target, or, with a node, to the copy of a page there.
+    pub(in crate::shard) fn write_copy(
+        &mut self,
+        (page, node): (u32, Option<NodeId>),
+        start: u64,
+        local: LocalSlice,
+        purpose: Purpose,
+        now_ns: u64,
+    ) -> Posted {
+        let target = match node {
+            Some(node) => self.pages.copies(page).find(|copy| copy.node() == node),
+            None => self.pages.target,
+        };
+        match target {
+            Some(target) => self.write_at(target, start, local, purpose, now_ns),
+            None => Posted::Down,
         }
     }
 
@@ -300,10 +477,20 @@ impl<E: Endpoint> FarStore<E> {
         added
     }
 
-    /// Notes that a node took back all its extents; returns the pages that hold one of them, which
-    /// must be released.
-    pub(in crate::shard) fn lose_node(&mut self, node: NodeId) -> Vec<u32> {
-        let pages = self.pages.lose_node(node);
+    /// As [`FarPages::release_where`].
+    pub(in crate::shard) fn release_copies(
+        &mut self,
+        page: u32,
+        is_spoilt: impl Fn(usize) -> bool,
+    ) {
+        self.pages.release_where(page, |place, _| is_spoilt(place));
+        self.publish_bytes();
+    }
+
+    /// Notes that a node took back all its extents; returns the pages that have no copy left, and
+    /// the page that is being flushed, if it holds one of them. They must be released.
+    pub(in crate::shard) fn lose_node(&mut self, node: NodeId, flushing: Option<u32>) -> Vec<u32> {
+        let pages = self.pages.lose_node(node, flushing);
         self.publish_bytes();
         pages
     }

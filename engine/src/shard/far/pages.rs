@@ -1,17 +1,26 @@
-//! The far pages of a shard: the extent that holds a page's far copy, the node that it lies on, and
-//! whether that node answers.
+//! The far pages of a shard: the extents that hold a page's copies, the nodes that they lie on, and
+//! whether those nodes answer.
 //!
 //! Only `far` knows extents and the health of nodes. The rest of the shard names a page, and learns
-//! what can be done with it.
+//! what can be done with it: what holds of a page with several copies is what holds of the best of
+//! them.
+//!
+//! ```text
+//! held:    page 0 | page 1 | ...             the first copy of each
+//! others:  page 0: 1 or 2  | page 1 | ...    the other copies; nothing where pages have one
+//! ```
 //!
 //! - I1: an extent is free, or held by one page.
 //! - I2: a page holds an extent from the start of its flush until it is freed or the flush is
-//!   undone.
+//!   undone. A page that holds any has a first one.
+//! - I3: no node has two copies of a page.
+//! - I4: once a page is flushed, each of its copies was written in full under its sequence number.
 
 use std::sync::Arc;
 
 use farcore_rdma::RemoteSlice;
 
+use super::copies::{Copies, CopyPlan, pages_of};
 use super::extents::{AddError, Extent, Extents, NodeId, Queue};
 use super::health::Health;
 use crate::error::Error;
@@ -35,34 +44,92 @@ pub(in crate::shard) enum Readiness {
 pub(in crate::shard) struct FarPages {
     pub(super) extents: Extents,
     pub(super) health: Health,
-    /// By page number.
+    /// By page number, the first copy.
     held: Vec<Option<Extent>>,
+    /// By page number, the other copies.
+    others: Vec<Option<Extent>>,
+    plan: CopyPlan,
+    /// Some page may have fewer copies than planned.
+    pub(in crate::shard) has_short: bool,
+    /// The extent that a page is being copied to, none of its copies yet.
+    pub(super) target: Option<Extent>,
 }
 
 impl FarPages {
     /// No page of this many holds an extent.
-    pub(in crate::shard) fn new(extents: Extents, pages: usize) -> Self {
+    pub(in crate::shard) fn new(extents: Extents, pages: usize, plan: CopyPlan) -> Self {
         let health = Health::new(extents.nodes().count());
         Self {
             extents,
             health,
             held: vec![None; pages],
+            others: vec![None; pages * (plan.most() - 1)],
+            plan,
+            has_short: false,
+            target: None,
         }
     }
 
     /// Bytes of the tables for these numbers of pages and extents.
-    pub(in crate::shard) fn bytes_for(pages: usize, extents: u64) -> u64 {
-        (pages * size_of::<Option<Extent>>()) as u64 + Extents::bytes_for(extents)
+    pub(in crate::shard) fn bytes_for(pages: usize, extents: u64, plan: CopyPlan) -> u64 {
+        (pages * plan.most() * size_of::<Option<Extent>>()) as u64 + Extents::bytes_for(extents)
     }
 
-    // What a page's far copy is like.
+    /// Copies that each page should have.
+    #[inline]
+    pub(in crate::shard) fn plan(&self) -> CopyPlan {
+        self.plan
+    }
 
+    // What a page's far copies are like.
+
+    /// The first copy of a page.
     #[inline]
     pub(super) fn extent(&self, page: u32) -> Option<Extent> {
         self.held[page as usize]
     }
 
-    /// The node of a page's far copy.
+    /// All copies of a page.
+    #[inline]
+    pub(super) fn copies(&self, page: u32) -> Copies<'_> {
+        let rest = self.plan.most() - 1;
+        let start = page as usize * rest;
+        Copies::new(self.extent(page), &self.others[start..start + rest])
+    }
+
+    /// The copy of a page at a place among them, from 0 on.
+    pub(super) fn copy(&self, page: u32, place: usize) -> Option<Extent> {
+        match place {
+            0 => self.extent(page),
+            _ => self.others[page as usize * (self.plan.most() - 1) + place - 1],
+        }
+    }
+
+    /// Copies that a page has.
+    pub(in crate::shard) fn copy_count(&self, page: u32) -> usize {
+        self.copies(page).count()
+    }
+
+    /// True if a node took back the extent of a copy, or there is no such copy.
+    pub(in crate::shard) fn is_copy_lost(&self, page: u32, place: usize) -> bool {
+        let copy = self.copy(page, place);
+        copy.is_none_or(|copy| self.extents.is_lost(copy))
+    }
+
+    fn copy_mut(&mut self, page: u32, place: usize) -> &mut Option<Extent> {
+        match place {
+            0 => &mut self.held[page as usize],
+            _ => &mut self.others[page as usize * (self.plan.most() - 1) + place - 1],
+        }
+    }
+
+    /// True if `each` holds of all copies of a page, of which there is one at least.
+    #[inline]
+    fn all_copies(&self, page: u32, each: impl Fn(Extent) -> bool) -> bool {
+        self.extent(page).is_some() && self.copies(page).all(each)
+    }
+
+    /// The node of a page's first copy.
     #[inline]
     pub(in crate::shard) fn node_of(&self, page: u32) -> Option<NodeId> {
         self.extent(page).map(Extent::node)
@@ -73,67 +140,82 @@ impl FarPages {
         self.extents.name(node)
     }
 
-    /// What the node of a page's far copy is called.
+    /// What the nodes of a page's copies are called.
     pub(in crate::shard) fn node_name(&self, page: u32) -> Option<Arc<str>> {
-        let node = self.node_of(page)?;
-        Some(Arc::clone(self.name(node)))
+        let first = self.name(self.node_of(page)?);
+        let mut others = self.copies(page).skip(1).peekable();
+        if others.peek().is_none() {
+            return Some(Arc::clone(first));
+        }
+        let mut names = first.to_string();
+        for other in others {
+            names.push_str(", ");
+            names.push_str(self.name(other.node()));
+        }
+        Some(names.into())
     }
 
-    /// True if a page's node took its extent back.
+    /// True if the nodes of a page took all of its extents back.
     #[inline]
     pub(in crate::shard) fn is_lost(&self, page: u32) -> bool {
-        self.extents.has_lost()
-            && self
-                .extent(page)
-                .is_some_and(|extent| self.extents.is_lost(extent))
+        self.extents.has_lost() && self.all_copies(page, |copy| self.extents.is_lost(copy))
     }
 
-    /// True if a page's far copy may be gone, because the last outcome at its node was a failure.
+    /// True if all far copies of a page may be gone, because the last outcome at each of their
+    /// nodes was a failure.
     #[inline]
     pub(in crate::shard) fn is_doubtful(&self, page: u32) -> bool {
-        !self.health.is_good()
-            && self
-                .node_of(page)
-                .is_some_and(|node| self.health.is_doubtful(node))
+        !self.health.is_good() && self.all_copies(page, |copy| self.health.is_doubtful(copy.node()))
     }
 
-    /// True if READs from a page's node, or WRITEs to it, fail again and again.
+    /// True if READs from all nodes of a page, or WRITEs to them, fail again and again.
     pub(in crate::shard) fn is_at_silent_node(&self, page: u32) -> bool {
-        self.node_of(page).is_some_and(|node| {
+        self.all_copies(page, |copy| {
+            let node = copy.node();
             self.health.is_silent(node.reads()) || self.health.is_silent(node.writes())
         })
     }
 
-    /// The node of a page if READs from it fail again and again.
+    /// A node of a page if READs from all of them fail again and again.
     pub(in crate::shard) fn unreadable_node(&self, page: u32) -> Option<NodeId> {
-        let node = self.node_of(page)?;
-        self.health.is_silent(node.reads()).then_some(node)
+        let is_silent = |copy: Extent| self.health.is_silent(copy.node().reads());
+        let node = self.node_of(page);
+        node.filter(|_| self.all_copies(page, is_silent))
     }
 
-    /// The node of a page if background work must not read from it now.
+    /// A node of a page if background work must not read from any of them now.
     pub(in crate::shard) fn resting_node(&self, page: u32, now_ns: u64) -> Option<NodeId> {
-        let node = self.node_of(page)?;
-        (!self.health.may_try(node.reads(), now_ns)).then_some(node)
+        let rests = |copy: Extent| !self.health.may_try(copy.node().reads(), now_ns);
+        let node = self.node_of(page);
+        node.filter(|_| self.all_copies(page, rests))
     }
 
-    /// True if a READ may find out now whether a page's node answers.
+    /// True if a READ may find out now whether a page's nodes answer.
     pub(in crate::shard) fn may_probe(&self, page: u32, now_ns: u64) -> bool {
-        self.node_of(page).is_some_and(|node| {
-            let queue = node.reads();
+        self.copies(page).any(|copy| {
+            let queue = copy.node().reads();
             self.health.is_rested(queue, now_ns) && self.health.may_try(queue, now_ns)
         })
     }
 
-    /// True if another node than a page's has room for it and may be tried now.
+    /// True if a node that has no copy of a page has room for it and may be tried now.
     pub(in crate::shard) fn has_room_beside(&self, page: u32, now_ns: u64) -> bool {
-        let own = self.node_of(page);
         self.extents.nodes().any(|node| {
-            let queue = node.writes();
-            Some(node) != own
-                && self.extents.free_on(node) > 0
-                && self.health.is_rested(queue, now_ns)
-                && self.health.may_try(queue, now_ns)
+            self.copies(page).all(|copy| copy.node() != node) && self.takes_now(node, now_ns)
         })
+    }
+
+    /// True if a node has a free extent and has not failed lately.
+    pub(super) fn takes_now(&self, node: NodeId, now_ns: u64) -> bool {
+        let queue = node.writes();
+        self.extents.free_on(node) > 0
+            && self.health.is_rested(queue, now_ns)
+            && self.health.may_try(queue, now_ns)
+    }
+
+    /// Looks for pages that lack copies, because a node may take them now.
+    pub(in crate::shard) fn look_for_short(&mut self) {
+        self.has_short |= self.plan.most() > 1;
     }
 
     // What all nodes are like.
@@ -163,9 +245,18 @@ impl FarPages {
         })
     }
 
-    /// True while no node accepts pages: no node with a free extent does, or, if no node has one,
+    /// Nodes that lend extents and accept pages, full or not.
+    pub(super) fn taking_count(&self) -> usize {
+        let takes = |&node: &NodeId| self.extents.count_on(node) > 0 && self.takes(node);
+        self.extents.nodes().filter(takes).count()
+    }
+
+    /// True while too few nodes accept pages for the least number of copies. Of one copy: no node with a free extent does, or, if no node has one,
     /// none can be read.
     pub(in crate::shard) fn is_silent(&self) -> bool {
+        if self.plan.least() > 1 && self.taking_count() < self.plan.least() {
+            return true;
+        }
         if self.health.is_good() {
             return false;
         }
@@ -184,16 +275,18 @@ impl FarPages {
         !self.health.is_good() && nodes.all(|node| self.health.is_silent(node.reads()))
     }
 
-    /// True if a node has room for a page and its last outcome was no failure.
+    /// True if there is room for a page at nodes whose last outcome was no failure.
     pub(in crate::shard) fn is_sure_of_room(&self) -> bool {
-        let sure = |node| !self.health.is_doubtful(node) && self.extents.free_on(node) > 0;
-        self.extents.nodes().any(sure)
+        let sure = |node: &NodeId| !self.health.is_doubtful(*node);
+        self.pages_on(sure, |node| self.extents.free_on(node)) > 0
     }
 
     /// The error of a put when local memory is full and no node accepts pages.
     pub(in crate::shard) fn all_unavailable(&self) -> Error {
         let silent = |node: &NodeId| {
-            self.health.is_silent(node.writes()) || self.health.is_silent(node.reads())
+            self.extents.count_on(*node) == 0
+                || self.health.is_silent(node.writes())
+                || self.health.is_silent(node.reads())
         };
         let silent = self.extents.nodes().filter(silent);
         let names: Vec<&str> = silent.map(|node| &**self.extents.name(node)).collect();
@@ -224,35 +317,61 @@ impl FarPages {
 
     // How many pages fit.
 
+    /// How many pages fit what `extents` says of the nodes that `is_one` of those counted, with as
+    /// many copies as there are such nodes, up to the plan.
+    fn pages_on(
+        &self,
+        is_one: impl Fn(&NodeId) -> bool,
+        extents: impl Fn(NodeId) -> usize,
+    ) -> usize {
+        if self.plan.most() == 1 {
+            return self.extents.nodes().filter(is_one).map(extents).sum();
+        }
+        let lends = |node: &NodeId| self.extents.count_on(*node) > 0;
+        let nodes = || self.extents.nodes().filter(lends).filter(&is_one);
+        match self.plan.at(nodes().count()) {
+            Some(copies) => pages_of(nodes().map(extents), copies),
+            None => 0,
+        }
+    }
+
+    /// True if WRITEs to a node do not fail again and again.
+    fn takes(&self, node: NodeId) -> bool {
+        !self.health.is_silent(node.writes())
+    }
+
     /// Pages that can be added to far memory.
     pub(in crate::shard) fn free_count(&self) -> usize {
-        self.extents.free_count()
+        if self.plan.most() == 1 {
+            return self.extents.free_count();
+        }
+        self.pages_on(|_| true, |node| self.extents.free_on(node))
     }
 
     /// Pages that can be added to the nodes that accept them.
     pub(in crate::shard) fn takable_count(&self) -> usize {
         if self.health.is_good() {
-            return self.extents.free_count();
+            return self.free_count();
         }
-        let taking = |node: &NodeId| !self.health.is_silent(node.writes());
-        let nodes = self.extents.nodes().filter(taking);
-        nodes.map(|node| self.extents.free_on(node)).sum()
+        self.pages_on(|&node| self.takes(node), |node| self.extents.free_on(node))
     }
 
     /// [`FarPages::takable_count`] in percent of the pages that fit the nodes that accept them.
     pub(in crate::shard) fn free_percent(&self) -> usize {
-        let taking = |node: &NodeId| !self.health.is_silent(node.writes());
-        let (mut free, mut count) = (0, 0);
-        for node in self.extents.nodes().filter(taking) {
-            free += self.extents.free_on(node);
-            count += self.extents.count_on(node);
-        }
+        let takes = |&node: &NodeId| self.takes(node);
+        let free = self.pages_on(takes, |node| self.extents.free_on(node));
+        let count = self.pages_on(takes, |node| self.extents.count_on(node));
         free * 100 / count.max(1)
+    }
+
+    /// Pages that fit all nodes together.
+    pub(in crate::shard) fn count(&self) -> usize {
+        self.pages_on(|_| true, |node| self.extents.count_on(node))
     }
 
     /// Pages that far memory can have, at most.
     pub(in crate::shard) fn count_max(&self) -> usize {
-        self.extents.count_max()
+        self.extents.count_max() / self.plan.most()
     }
 
     /// Bytes of the extents that pages hold.
@@ -278,33 +397,90 @@ impl FarPages {
 
     /// Gives a page the extent of a node that has been free the longest; false if it has none.
     pub(super) fn claim(&mut self, page: u32, node: NodeId) -> bool {
-        let held = &mut self.held[page as usize];
-        debug_assert!(held.is_none(), "page {page} holds an extent");
-        *held = self.extents.claim(node);
-        held.is_some()
+        debug_assert!(self.copies(page).all(|copy| copy.node() != node));
+        let claimed = self.extents.claim(node);
+        claimed.is_some_and(|extent| self.add_copy(page, extent))
     }
 
-    /// Releases the extent of a page, which no work request names any more; false if it holds none.
-    pub(super) fn release(&mut self, page: u32) -> bool {
-        let held = self.held[page as usize].take();
-        if let Some(extent) = held {
-            self.extents.release(extent);
+    /// Adds a copy to those of a page; false, and the extent is free again, if it has all.
+    pub(super) fn add_copy(&mut self, page: u32, extent: Extent) -> bool {
+        for place in 0..self.plan.most() {
+            let copy = self.copy_mut(page, place);
+            if copy.is_none() {
+                *copy = Some(extent);
+                return true;
+            }
         }
-        held.is_some()
+        self.extents.release(extent);
+        false
     }
 
-    /// Notes that a node took back all its extents; returns the pages that hold one of them. They
-    /// hold it until it is released.
-    pub(super) fn lose_node(&mut self, node: NodeId) -> Vec<u32> {
+    /// Releases the extents of a page, which no work request names any more; false if it holds
+    /// none.
+    pub(super) fn release(&mut self, page: u32) -> bool {
+        let mut any = false;
+        for place in 0..self.plan.most() {
+            if let Some(extent) = self.copy_mut(page, place).take() {
+                self.extents.release(extent);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Releases the copies of a page that `is_spoilt` says, which no work request names any more.
+    /// True if there were any.
+    pub(super) fn release_where(
+        &mut self,
+        page: u32,
+        is_spoilt: impl Fn(usize, Extent) -> bool,
+    ) -> bool {
+        let (mut kept, mut any) = (0, false);
+        for place in 0..self.plan.most() {
+            let Some(extent) = self.copy_mut(page, place).take() else {
+                continue;
+            };
+            if is_spoilt(place, extent) {
+                self.extents.release(extent);
+                any = true;
+            } else {
+                // The first place is taken while any is.
+                *self.copy_mut(page, kept) = Some(extent);
+                kept += 1;
+            }
+        }
+        self.has_short |= any;
+        any
+    }
+
+    /// Notes that a node took back all its extents. A page that has another copy, and is not being
+    /// flushed, has lost one of them. Returns the pages that hold an extent of the node, and no
+    /// other, or that are being flushed; they hold it until it is released.
+    pub(super) fn lose_node(&mut self, node: NodeId, flushing: Option<u32>) -> Vec<u32> {
         self.extents.lose_free(node);
+        if let Some(target) = self.target.filter(|target| target.node() == node) {
+            self.extents.lose(target);
+        }
         let mut pages = Vec::new();
-        for (page, held) in (0u32..).zip(&self.held) {
-            if let Some(extent) = held.filter(|extent| extent.node() == node) {
-                self.extents.lose(extent);
+        for page in (0u32..).take(self.held.len()) {
+            let here = self.copies(page).find(|copy| copy.node() == node);
+            let Some(extent) = here else {
+                continue;
+            };
+            self.extents.lose(extent);
+            if self.is_lost(page) || flushing == Some(page) {
                 pages.push(page);
+            } else {
+                self.release_where(page, |_, copy| copy == extent);
             }
         }
         pages
+    }
+
+    /// Copies that a page lacks and that there are nodes for.
+    pub(in crate::shard) fn lacking(&self, page: u32) -> usize {
+        let wanted = self.plan.at(self.taking_count()).unwrap_or(0);
+        wanted.saturating_sub(self.copies(page).count())
     }
 
     /// Publishes what each node holds, and how many of its queue pairs fail.
@@ -335,7 +511,19 @@ impl FarPages {
 
     /// Checks that each extent is free or held by one page.
     pub(in crate::shard) fn check(&self) {
-        self.extents.check(self.held.iter().copied().flatten());
+        let all = self.held.iter().chain(&self.others).chain([&self.target]);
+        self.extents.check(all.copied().flatten());
+        for page in (0u32..).take(self.held.len()) {
+            let mut nodes: Vec<usize> = self.copies(page).map(|c| c.node().position()).collect();
+            assert!(
+                nodes.is_empty() || self.holds(page),
+                "far pages I2: {page} has no first copy"
+            );
+            nodes.sort_unstable();
+            let count = nodes.len();
+            nodes.dedup();
+            assert_eq!(nodes.len(), count, "far pages I3: {page} twice on a node");
+        }
     }
 
     /// Has a page hold the extent of another: a fault that tests inject.
@@ -355,18 +543,32 @@ impl FarPages {
             let places = self.extents.free_places(node);
             places.map(move |place| (node.position(), place))
         });
-        let held = self.held.iter().flatten().filter_map(|&extent| {
+        let all = self.held.iter().chain(&self.others).chain([&self.target]);
+        let held = all.flatten().filter_map(|&extent| {
             let place = self.extents.remote(extent, 0)?;
             Some((extent.node().position(), place))
         });
         free.chain(held).collect()
     }
 
-    /// The node and the offset in its memory of a byte of a page, unless the node took it back.
-    pub(in crate::shard) fn place(&self, page: u32, start: u64) -> Option<(NodeId, u64)> {
-        let extent = self.extent(page)?;
-        let remote = self.extents.remote(extent, start)?;
-        Some((extent.node(), remote.offset))
+    /// The node and the offset in its memory of a byte of each copy of a page that its node has
+    /// not taken back.
+    pub(in crate::shard) fn places(
+        &self,
+        page: u32,
+        start: u64,
+    ) -> impl Iterator<Item = (NodeId, u64)> {
+        self.copies(page).filter_map(move |copy| {
+            let remote = self.extents.remote(copy, start)?;
+            Some((copy.node(), remote.offset))
+        })
+    }
+
+    /// The node of the target and its offset there, unless the node took it back.
+    pub(in crate::shard) fn target_place(&self) -> Option<(NodeId, u64)> {
+        let target = self.target?;
+        let remote = self.extents.remote(target, 0)?;
+        Some((target.node(), remote.offset))
     }
 
     /// Has a page name the same place on another node: a fault that tests inject.

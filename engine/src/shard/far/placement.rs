@@ -35,15 +35,16 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn node_is_back(&mut self) {
         self.far.pages.retry_writes();
         self.far.pages.retry_reads();
+        self.far.pages.look_for_short();
         self.pressure.relieve();
     }
 
-    /// Handles a node that took back everything it lent. Pages that are also local are flushed
-    /// again; records of the others are unavailable until they are written again. Cost: one pass
-    /// over the whole index.
+    /// Handles a node that took back everything it lent. Pages with a copy elsewhere are copied
+    /// again; pages that are also local are flushed again; records of the others are unavailable
+    /// until they are written again. Cost: one pass over the whole index.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
         let name = Arc::clone(self.far.pages.name(node));
-        let numbers = self.far.lose_node(node);
+        let numbers = self.far.lose_node(node, self.flusher.page());
         let mut gone = vec![false; self.local.pages.len()];
         let mut unavailable = 0;
         for &number in &numbers {
@@ -58,6 +59,15 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.local.drop_unclean();
+        if !gone.contains(&true) {
+            tracing::warn!(
+                shard = self.id,
+                node = &*name,
+                "a memory node has lost what it held, of which there are copies"
+            );
+            self.pressure.relieve();
+            return self.publish_gauges();
+        }
         let slots = self.send_to_lost_page(&gone);
         self.lose_long_values(&gone);
         let shape = self.shape;

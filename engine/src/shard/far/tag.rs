@@ -17,12 +17,14 @@ pub(in crate::shard) enum Purpose {
     Flight(u32),
     /// A chunk of read-ahead.
     Chunk(ChunkId),
-    /// A piece of the page that is being flushed.
-    Flush(u32),
+    /// A piece of the page that is being flushed, to the copy at a place.
+    Flush(u32, u8),
     /// A READ of compaction.
     Compaction(u32),
     /// A READ that checks whether a node answers.
     Probe,
+    /// A piece of a page that is being copied: its READ, or its WRITE.
+    Copy(u32),
 }
 
 /// The tag of a work request; its completion carries it.
@@ -38,9 +40,10 @@ impl WorkTag {
         let (kind, id) = match self.purpose {
             Purpose::Flight(id) => (0, id),
             Purpose::Chunk(id) => (1, u32::from(id.0)),
-            Purpose::Flush(id) => (2, id),
+            Purpose::Flush(id, copy) => (2, id << 8 | u32::from(copy)),
             Purpose::Compaction(id) => (3, id),
             Purpose::Probe => (4, 0),
+            Purpose::Copy(id) => (5, id),
         };
         WorkId(kind << 40 | (self.queue.index() as u64) << 32 | u64::from(id))
     }
@@ -52,8 +55,9 @@ impl WorkTag {
         let purpose = match id.0 >> 40 {
             0 => Purpose::Flight(low),
             1 => Purpose::Chunk(ChunkId(low as u8)),
-            2 => Purpose::Flush(low),
+            2 => Purpose::Flush(low >> 8, low as u8),
             3 => Purpose::Compaction(low),
+            5 => Purpose::Copy(low),
             _ => Purpose::Probe,
         };
         let queue = Queue::at((id.0 >> 32) as u8);
@@ -71,7 +75,8 @@ mod tests {
         let purposes = [
             Purpose::Flight(255),
             Purpose::Chunk(ChunkId(15)),
-            Purpose::Flush(7),
+            Purpose::Flush(7, 2),
+            Purpose::Copy(3),
             Purpose::Compaction(u32::MAX),
             Purpose::Probe,
         ];

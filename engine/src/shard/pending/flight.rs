@@ -34,6 +34,7 @@ use crate::log::Address;
 use crate::message::hash::IndexHash;
 use crate::message::request::{ReplyTo, Request, RequestShape};
 use crate::shard::far::read_ahead::ChunkId;
+use crate::shard::far::{Avoided, NodeId};
 
 const NONE: u32 = u32::MAX;
 
@@ -178,6 +179,10 @@ pub(crate) struct Flight {
     pub(crate) answer_bytes: usize,
     /// The bytes read were not what was written; the READ is repeated once.
     pub(crate) reads_again: bool,
+    /// The node that the last READ was from.
+    pub(crate) read_from: NodeId,
+    /// Nodes whose copies of the page failed, or were not what was written.
+    pub(crate) tried: Avoided,
     /// Findings: what READs have shown about other records.
     shown: Option<Box<ReadFindings>>,
     /// The parked request that the findings are for.
@@ -251,6 +256,8 @@ impl Flights {
             shown: None,
             shown_for: NONE,
             reads_again: false,
+            read_from: NodeId::new(0),
+            tried: Avoided::NONE,
             pinned: None,
             started_ns: 0,
             head: NONE,
@@ -446,6 +453,7 @@ impl Flights {
         flight.whole = false;
         flight.verified = false;
         flight.reads_again = false;
+        flight.tried = Avoided::NONE;
         flight.answer_bytes = 0;
         flight.bytes = 0;
         flight.exact = 0;

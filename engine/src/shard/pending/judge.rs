@@ -12,6 +12,7 @@ use crate::message::hash::IndexHash;
 use crate::message::long::piece_of;
 use crate::message::request::Request;
 use crate::shard::Shard;
+use crate::shard::far::Avoided;
 use crate::shard::step::Confirmed;
 
 impl<E: Endpoint> Shard<E> {
@@ -223,11 +224,19 @@ impl<E: Endpoint> Shard<E> {
         Some(self.index.slot(position).class())
     }
 
-    /// What was read is not what was written. True the first time: a transfer may fail once, so the
-    /// same is read again. Then its requests go by what else there is of their keys.
+    /// What was read is not what was written. True if another copy of the page was not tried, whose
+    /// bytes mend this one. True once more: a transfer may fail, so all are tried again. Then its
+    /// requests go by what else there is of their keys.
     #[cold]
     fn is_to_be_read_again(&mut self, flight: u32, address: Address) -> bool {
+        if self.reads_other_copy(flight) {
+            let entry = self.flights.get(flight);
+            let (node, bytes) = (entry.read_from, entry.bytes);
+            self.mend_copy(node, address, bytes);
+            return true;
+        }
         let entry = self.flights.get(flight);
+        entry.tried = Avoided::NONE;
         if !std::mem::replace(&mut entry.reads_again, true) {
             return true;
         }

@@ -15,6 +15,7 @@ use crate::message::outcome::Answer;
 use crate::message::request::{AnswerSink, ReplyTo, Request};
 use crate::shard::Shard;
 use crate::shard::batch_counters::failed;
+use crate::shard::far::Avoided;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::read_ahead::ChunkId;
 use crate::shard::pending::flight::{FlightState, Flights, Parked, Shortage};
@@ -203,8 +204,11 @@ impl<E: Endpoint> Shard<E> {
         if !self.flights.has_room(lane) {
             return self.refuse(lane, Some(Shortage::Parking));
         }
-        if matches!(from, Source::Read) && !self.far.has_read_room(address.page(self.shape)) {
-            return self.refuse(lane, None);
+        if matches!(from, Source::Read) {
+            let page = address.page(self.shape);
+            if !self.far.has_read_room(page, Avoided::NONE) {
+                return self.refuse(lane, None);
+            }
         }
         let value_bytes = self.value_bytes_max(address, class, request.key().len());
         let answer_bytes = request.kind().answer_bytes(value_bytes);

@@ -22,8 +22,7 @@ use crate::log::record::{LocalRecord, RecordView};
 use crate::log::{Address, SizeClass};
 use crate::message::hash::IndexHash;
 use crate::shard::Shard;
-use crate::shard::far::Posted;
-use crate::shard::far::Purpose;
+use crate::shard::far::{Avoided, Posted, Purpose};
 use crate::shard::local::account_bytes;
 use crate::shard::local::open_pages::{HEADER_UNITS, TailKind};
 use crate::shard::local::page_table::{Page, PageKind, PageState};
@@ -279,6 +278,8 @@ impl<E: Endpoint> Shard<E> {
             },
             fault: Fault::None,
             reads_again: false,
+            avoided: self.far.one_copy(page, Avoided::NONE),
+            tried: Avoided::NONE,
         });
     }
 
@@ -314,8 +315,8 @@ impl<E: Endpoint> Shard<E> {
         }
         if was_read && !self.is_lost(victim.page) {
             self.check_for_rest(&mut victim);
-            if victim.fault == Fault::Damage && !victim.reads_again {
-                (victim.next, victim.fault, victim.reads_again) = (0, Fault::None, true);
+            if victim.fault == Fault::Damage && self.reads_victim_again(&mut victim) {
+                (victim.next, victim.fault) = (0, Fault::None);
                 self.compactor.victim = Some(victim);
                 return;
             }
@@ -345,6 +346,21 @@ impl<E: Endpoint> Shard<E> {
         self.unpin(victim.page);
     }
 
+    /// Something of a victim is not what was written. True if it is read from another copy, or,
+    /// once all were tried, from each once more.
+    #[cold]
+    fn reads_victim_again(&self, victim: &mut Victim) -> bool {
+        victim.tried.add_rest(victim.avoided);
+        if !self.far.has_other_copy(victim.page, victim.tried) {
+            victim.tried = Avoided::NONE;
+            if std::mem::replace(&mut victim.reads_again, true) {
+                return false;
+            }
+        }
+        victim.avoided = self.far.one_copy(victim.page, victim.tried);
+        true
+    }
+
     /// A page whose records were all looked at holds none that is alive, unless its directory left
     /// some out.
     fn check_for_rest(&mut self, victim: &mut Victim) {
@@ -372,7 +388,8 @@ impl<E: Endpoint> Shard<E> {
             return false;
         };
         let tag = Purpose::Compaction(DIRECTORY);
-        match self.post_read(tag, victim.page, unit, landing.offset(), bytes) {
+        let place = (victim.page, unit);
+        match self.post_read(tag, place, landing.offset(), bytes, victim.avoided) {
             Posted::Yes => {
                 victim.directory = Directory::Posted(landing);
                 true

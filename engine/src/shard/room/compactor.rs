@@ -2,6 +2,7 @@
 
 use farcore_rdma::Landing;
 
+use crate::shard::far::Avoided;
 use crate::shard::room::flusher::Shortfall;
 
 /// READs of a compaction under way at once.
@@ -40,6 +41,10 @@ pub(in crate::shard::room) struct Victim {
     pub(in crate::shard::room) fault: Fault,
     /// Something was not what was written, and all that is left of the page is read once more.
     pub(in crate::shard::room) reads_again: bool,
+    /// What it is read from: one copy of the page.
+    pub(in crate::shard::room) avoided: Avoided,
+    /// Copies that were not what was written.
+    pub(in crate::shard::room) tried: Avoided,
 }
 
 /// What keeps a victim from being finished.

@@ -54,9 +54,7 @@ const REMOVED_FOR_SLOT_MAX: usize = 64;
 impl<E: Endpoint> Shard<E> {
     /// How many free extents are missing: 0 if pages need not be evicted.
     fn missing_extents(&self) -> usize {
-        let total = self.far.pages.total_bytes() / self.shape.page_bytes() as u64;
-        let total = usize::try_from(total).unwrap_or(usize::MAX);
-        let low = (total / LOW_SHARE).clamp(1, LOW_MAX);
+        let low = (self.far.pages.count() / LOW_SHARE).clamp(1, LOW_MAX);
         low.saturating_sub(self.far.pages.takable_count())
     }
 

@@ -1,10 +1,11 @@
-//! Flush: writes a sealed page to its extent in pieces; checksums or ciphertext are made on the
+//! Flush: writes a sealed page to its extents in pieces; checksums or ciphertext are made on the
 //! way.
 //!
 //! One page at a time, with several WRITEs in flight. With a cipher, pieces go through landing
-//! buffers and the frame keeps its plaintext; without one, the fabric reads the frame. The page is
-//! immutable and pinned meanwhile. A flush that fails leaves the page sealed, to be flushed again
-//! under a new sequence number.
+//! buffers and the frame keeps its plaintext; without one, the fabric reads the frame. A piece is
+//! enciphered once and posted to each copy. The page is immutable and pinned meanwhile. A copy that
+//! fails is given up, and made again later from another one (`copy.rs`). A flush of which too few
+//! copies are left fails: the page stays sealed, to be flushed again under a new sequence number.
 
 #![allow(unsafe_code)] // enciphers into landing buffers
 
@@ -15,11 +16,10 @@ use crate::constants::UNIT_BYTES;
 use crate::log::page::HEADER_BYTES;
 use crate::log::sealing::{PageSealer, SealProgress};
 use crate::shard::Shard;
-use crate::shard::far::Posted;
-use crate::shard::far::Purpose;
+use crate::shard::far::{COPIES_MAX, Posted, Purpose};
 use crate::shard::local::arena::Frame;
 use crate::shard::local::open_pages::TailKind;
-use crate::shard::room::flusher::{Flush, Shortfall};
+use crate::shard::room::flusher::{Flush, Part, Shortfall};
 
 /// Pieces prepared in one slice.
 const PIECES_A_SLICE: usize = 2;
@@ -107,14 +107,9 @@ impl<E: Endpoint> Shard<E> {
         let (units, records) = (entry.units as usize, entry.records);
         let bytes = units * UNIT_BYTES + self.directory_far_bytes(records);
         self.write_header(number);
-        self.flusher.flush = Some(Flush {
-            page: number,
-            bytes,
-            posted: 0,
-            checked: 0,
-            sealed: SealProgress::default(),
-            failed: false,
-        });
+        let copies = self.far.pages.copy_count(number);
+        let least = self.far.pages.plan().least();
+        self.flusher.flush = Some(Flush::new(number, bytes, (copies, least)));
         true
     }
 
@@ -125,7 +120,11 @@ impl<E: Endpoint> Shard<E> {
             let Some(flush) = &self.flusher.flush else {
                 return busy;
             };
-            if flush.failed || flush.posted == flush.bytes {
+            if flush.is_failed() {
+                self.drop_part();
+                break;
+            }
+            if flush.posted == flush.bytes {
                 break;
             }
             if !self.post_piece() {
@@ -137,27 +136,29 @@ impl<E: Endpoint> Shard<E> {
         busy
     }
 
+    /// Posts the next piece, or the rest of the one before. True if anything was posted.
     fn post_piece(&mut self) -> bool {
-        let Some(slot) = self.flusher.outstanding.iter().position(|&out| !out) else {
-            return false;
-        };
-        let Some(flush) = &self.flusher.flush else {
-            return false;
-        };
+        let begun = self
+            .flusher
+            .flush
+            .as_mut()
+            .and_then(|flush| flush.part.take());
+        match begun.or_else(|| self.begin_piece()) {
+            Some(part) => self.post_part(part),
+            None => false,
+        }
+    }
+
+    /// Prepares the next piece; `None` if it has no place or no buffer now.
+    fn begin_piece(&mut self) -> Option<Part> {
+        let slot = self.flusher.outstanding.iter().position(|&out| out == 0)?;
+        let flush = self.flusher.flush.as_ref()?;
         let (number, start) = (flush.page, flush.posted);
         let end = (start + self.flusher.piece_bytes).min(flush.bytes);
-        let Ok(bytes) = u32::try_from(end - start) else {
-            return false;
-        };
-        let entry = self.local.pages.get(number);
-        let Some(frame) = entry.frame() else {
-            return false;
-        };
+        let bytes = u32::try_from(end - start).ok()?;
+        let frame = self.local.pages.get(number).frame()?;
         let landing = if self.far.cipher.is_some() {
-            match self.far.buffers.flush.allocate(bytes) {
-                Some(landing) => Some(landing),
-                None => return false,
-            }
+            Some(self.far.buffers.flush.allocate(bytes)?)
         } else {
             None
         };
@@ -165,40 +166,94 @@ impl<E: Endpoint> Shard<E> {
             self.fill_checks(end);
         }
         let (local, sealed) = self.prepare_piece(number, frame, start, bytes, landing.as_ref());
-        let purpose = Purpose::Flush(u32::try_from(slot).unwrap_or(u32::MAX));
-        let posted = self
-            .far
-            .write(number, start as u64, local, purpose, self.now_ns);
-        if posted == Posted::Yes {
-            self.flusher.outstanding[slot] = true;
-            self.flusher.buffers[slot] = landing;
-            if farcore_tuning::mutated!("landing-freed-at-post")
-                && let Some(landing) = self.flusher.buffers[slot].take()
+        Some(Part {
+            slot,
+            local,
+            landing,
+            start,
+            end,
+            sealed,
+            copy: 0,
+            is_posted: false,
+        })
+    }
+
+    /// Posts a piece to the copies that it was not posted to. What finds no room in a queue is kept
+    /// for later. True if it was posted to any.
+    fn post_part(&mut self, mut part: Part) -> bool {
+        let Some(flush) = &mut self.flusher.flush else {
+            return false;
+        };
+        let (before, start) = (part.is_posted, part.start as u64);
+        let mut any = false;
+        while part.copy < flush.copies {
+            let copy = part.copy;
+            if flush.has_failed(copy) {
+                part.copy += 1;
+                continue;
+            }
+            let purpose = Purpose::Flush(
+                u32::try_from(part.slot).unwrap_or(u32::MAX),
+                u8::try_from(copy).unwrap_or(u8::MAX),
+            );
+            let place = (flush.page, copy);
+            match self
+                .far
+                .write(place, start, part.local, purpose, self.now_ns)
             {
-                self.far.buffers.flush.free(landing);
+                Posted::Yes => {
+                    self.flusher.outstanding[part.slot] += 1;
+                    (any, part.is_posted) = (true, true);
+                }
+                // Also if the node took the extent back.
+                Posted::Down => flush.fail(copy),
+                Posted::Full => break,
             }
-            if let Some(flush) = &mut self.flusher.flush {
-                flush.posted = end;
-                // Only now: a piece that was not posted is sealed again.
-                flush.sealed = sealed.unwrap_or_default();
+            part.copy += 1;
+        }
+        let is_through = part.copy == flush.copies;
+        if !part.is_posted {
+            // A piece that was not posted is sealed again.
+            if farcore_tuning::mutated!("seal-kept-though-not-posted") {
+                flush.sealed = part.sealed.take().unwrap_or_default();
             }
-            return true;
+            self.free_piece(part.landing);
+        } else if is_through {
+            flush.posted = part.end;
+            flush.sealed = part.sealed.take().unwrap_or_default();
+            self.hold_piece(part);
+        } else {
+            flush.part = Some(part);
         }
-        if farcore_tuning::mutated!("seal-kept-though-not-posted")
-            && let Some(flush) = &mut self.flusher.flush
-        {
-            flush.sealed = sealed.unwrap_or_default();
+        any || before && is_through
+    }
+
+    /// Keeps the buffer of a piece until its WRITEs have completed.
+    fn hold_piece(&mut self, part: Part) {
+        let is_done = self.flusher.outstanding[part.slot] == 0;
+        if is_done || farcore_tuning::mutated!("landing-freed-at-post") {
+            self.free_piece(part.landing);
+        } else {
+            self.flusher.buffers[part.slot] = part.landing;
         }
+    }
+
+    fn free_piece(&mut self, landing: Option<Landing>) {
         if let Some(landing) = landing {
             self.far.buffers.flush.free(landing);
         }
-        // `Down` also if the node took the extent back: the page goes to another extent.
-        if posted == Posted::Down
-            && let Some(flush) = &mut self.flusher.flush
-        {
-            flush.failed = true;
+    }
+
+    /// Gives up the piece that was posted to some copies only.
+    fn drop_part(&mut self) {
+        let part = self
+            .flusher
+            .flush
+            .as_mut()
+            .and_then(|flush| flush.part.take());
+        if let Some(part) = part {
+            self.hold_piece(part);
         }
-        false
     }
 
     /// What is written of a piece: ciphertext in a landing buffer, or the frame itself; and for
@@ -274,18 +329,19 @@ impl<E: Endpoint> Shard<E> {
         flush.checked = self.local.fill_checks(flush.page, flush.checked, end);
     }
 
-    /// Handles the completion of one piece.
-    pub(in crate::shard) fn flush_written(&mut self, slot: u32, status: Status) {
+    /// Handles the completion of one piece at one copy.
+    pub(in crate::shard) fn flush_written(&mut self, slot: u32, copy: u8, status: Status) {
         let slot = slot as usize;
-        self.flusher.outstanding[slot] = false;
-        if let Some(landing) = self.flusher.buffers[slot].take() {
-            self.far.buffers.flush.free(landing);
+        self.flusher.outstanding[slot] -= 1;
+        if self.flusher.outstanding[slot] == 0 {
+            let landing = self.flusher.buffers[slot].take();
+            self.free_piece(landing);
         }
         if status != Status::Success
             && !farcore_tuning::mutated!("failed-piece-not-noted")
             && let Some(flush) = &mut self.flusher.flush
         {
-            flush.failed = true;
+            flush.fail(usize::from(copy));
         }
         self.finish_flush();
     }
@@ -297,7 +353,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(flush) = &self.flusher.flush else {
             return;
         };
-        if !flush.failed && flush.posted < flush.bytes {
+        if !flush.is_failed() && flush.posted < flush.bytes {
             return;
         }
         let Some(flush) = self.flusher.flush.take() else {
@@ -305,15 +361,23 @@ impl<E: Endpoint> Shard<E> {
         };
         // Successful WRITEs do not count if the node took the extent back before the last
         // completion.
-        let is_lost =
-            self.is_lost(flush.page) && !farcore_tuning::mutated!("flush-to-a-lost-extent");
-        let failed = flush.failed || is_lost;
-        if failed {
+        let counts_lost = !farcore_tuning::mutated!("flush-to-a-lost-extent");
+        let is_good = |copy: usize| {
+            !flush.has_failed(copy)
+                && !(counts_lost && self.far.pages.is_copy_lost(flush.page, copy))
+        };
+        let good = (0..flush.copies).filter(|&copy| is_good(copy)).count();
+        let spoilt: [bool; COPIES_MAX] =
+            std::array::from_fn(|copy| copy < flush.copies && !is_good(copy));
+        if flush.posted < flush.bytes || good < flush.copies_min {
             // The page is as before: sealed and local. It is flushed again under a new sequence
-            // number, to another node if one answers.
+            // number, to other nodes if some answer.
             self.local.flush_failed(flush.page);
             self.far.release(flush.page);
         } else {
+            if good < flush.copies {
+                self.far.release_copies(flush.page, |copy| spoilt[copy]);
+            }
             self.local.flushed(flush.page);
             self.evictor.note_far(flush.page, &self.local.pages);
             self.compactor.due |= self.evictor.is_on();

@@ -1,12 +1,15 @@
 //! Room in a shard's memory: how short frames are, and the work between requests that frees them:
-//! flush, compaction, eviction, forgetting lost keys and removing expired ones.
+//! flush, compaction, eviction, forgetting lost keys and removing expired ones. Also copies of
+//! pages that nodes have lost.
 //!
 //! Each runs in bounded slices, between requests, with landing buffers of its own. Where it has
-//! state, a file of its own holds that (`flusher`, `compactor`, `evictor`, `lost`, `expiring`,
+//! state, a file of its own holds that (`flusher`, `copier`, `compactor`, `evictor`, `lost`, `expiring`,
 //! `pressure`): the shard is made of these, and the work is done on the shard.
 
 pub(in crate::shard) mod compaction;
 pub(in crate::shard) mod compactor;
+pub(in crate::shard) mod copier;
+pub(in crate::shard) mod copy;
 pub(in crate::shard) mod evict;
 pub(in crate::shard) mod evictor;
 pub(in crate::shard) mod expire;

@@ -25,7 +25,10 @@ fn is_lost(answer: &Owned) -> bool {
 
 /// The node and the offset in its memory of a unit of a page.
 pub(super) fn place_of(pages: &FarPages, page: u32, unit: u32) -> (usize, usize) {
-    let (node, offset) = pages.place(page, u64::from(unit) * UNIT as u64).unwrap();
+    let (node, offset) = pages
+        .places(page, u64::from(unit) * UNIT as u64)
+        .next()
+        .unwrap();
     (node.position(), offset as usize)
 }
 

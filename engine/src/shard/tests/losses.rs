@@ -29,7 +29,9 @@ impl Reactor {
         self.shard.index.for_each(|slot| {
             let page = slot.address().page(self.shard.shape);
             let is_far = self.shard.local.pages.pointer(page).is_null();
-            far += u64::from(is_far && self.shard.far.pages.node_of(page) == Some(id));
+            let mut copies = self.shard.far.pages.places(page, 0).map(|(node, _)| node);
+            let is_there = copies.next() == Some(id) && copies.next().is_none();
+            far += u64::from(is_far && is_there);
         });
         self.shard.lose_node(id);
         assert_eq!(

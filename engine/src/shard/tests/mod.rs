@@ -14,6 +14,7 @@
 mod ahead;
 mod breaches;
 mod collisions;
+mod copies;
 mod damage;
 mod economy;
 mod evicting;

@@ -6,7 +6,7 @@ use super::{ChunkId, ChunkState, Located, Place};
 use crate::constants::UNIT;
 use crate::message::request::AnswerSink;
 use crate::shard::Shard;
-use crate::shard::far::{Posted, Purpose};
+use crate::shard::far::{Avoided, Posted, Purpose};
 use crate::shard::local::page_table::PageState;
 use crate::shard::pending::flight::FlightState;
 
@@ -91,7 +91,7 @@ impl<E: Endpoint> Shard<E> {
         keep: Option<ChunkId>,
     ) -> bool {
         let entry = self.local.pages.get(page);
-        if entry.state() != PageState::Far || !self.far.has_read_room(page) {
+        if entry.state() != PageState::Far || !self.far.has_read_room(page, Avoided::NONE) {
             return false;
         }
         let (page_units, successor) = (entry.units, entry.successor);
@@ -104,7 +104,9 @@ impl<E: Endpoint> Shard<E> {
         };
         let offset = self.read_ahead.get_mut(id).offset;
         let bytes = (end - start) * UNIT;
-        if self.post_read(Purpose::Chunk(id), page, start, offset, bytes) != Posted::Yes {
+        let purpose = Purpose::Chunk(id);
+        let posted = self.post_read(purpose, (page, start), offset, bytes, Avoided::NONE);
+        if posted != Posted::Yes {
             self.read_ahead.get_mut(id).state = ChunkState::Empty;
             self.read_ahead.end(stream);
             return false;

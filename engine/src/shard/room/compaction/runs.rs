@@ -19,7 +19,7 @@ impl<E: Endpoint> Shard<E> {
     /// Posts one READ for the record at `victim.next` and its living neighbours, and steps over
     /// them.
     pub(super) fn read_run(&mut self, victim: &mut Victim, living: &Living) -> bool {
-        let Some(place) = self.compactor.runs.iter().position(Option::is_none) else {
+        let Some(slot) = self.compactor.runs.iter().position(Option::is_none) else {
             return false;
         };
         let first = victim.next;
@@ -33,8 +33,9 @@ impl<E: Endpoint> Shard<E> {
         let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
             return false;
         };
-        let tag = Purpose::Compaction(u32::try_from(place).unwrap_or(u32::MAX));
-        match self.post_read(tag, victim.page, start, landing.offset(), bytes) {
+        let tag = Purpose::Compaction(u32::try_from(slot).unwrap_or(u32::MAX));
+        let place = (victim.page, start);
+        match self.post_read(tag, place, landing.offset(), bytes, victim.avoided) {
             Posted::Yes => {
                 let run = Run {
                     landing,
@@ -45,7 +46,7 @@ impl<E: Endpoint> Shard<E> {
                     last,
                     proven: false,
                 };
-                self.compactor.runs[place] = Some(run);
+                self.compactor.runs[slot] = Some(run);
                 victim.next = last;
                 victim.kept_units += end - start;
                 true

@@ -1,0 +1,243 @@
+//! The copy of a page that is being made again: which page, how far, and at which pace.
+
+use std::collections::VecDeque;
+
+use farcore_rdma::Landing;
+use farcore_tuning::HistogramSnapshot;
+
+use crate::shard::far::{Avoided, NodeId};
+
+/// Pieces of a page in flight at once.
+pub(super) const PIECES_MAX: usize = 4;
+/// Damaged pieces that wait to be mended, at most. One that finds no place is found again when it
+/// is read again.
+const MENDS_MAX: usize = 64;
+/// How long pages are left alone that no node has room for, in nanoseconds.
+pub(super) const REST_NS: u64 = 100_000_000;
+/// How long far READs are looked at for the pace, in nanoseconds.
+const WINDOW_NS: u64 = 100_000_000;
+/// Far READs from which a percentile is taken, at least.
+const READS_MIN: u64 = 100;
+
+/// What is copied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task {
+    pub(super) page: u32,
+    /// The sequence number of its last flush: of another one, the bytes are others.
+    pub(super) sequence: u64,
+    /// The copy that is mended; `None` if a copy is added.
+    pub(super) mends: Option<NodeId>,
+    /// Bytes of the page.
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// A task that has begun.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) task: Task,
+    /// The first byte that was not read.
+    pub(super) next: usize,
+    /// Copies that it is not read from.
+    pub(super) avoided: Avoided,
+    pub(super) failed: bool,
+}
+
+/// How far a piece is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    Reading,
+    /// Read, and not posted.
+    Read,
+    Writing,
+}
+
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) landing: Landing,
+    pub(super) start: usize,
+    pub(super) bytes: u32,
+    pub(super) stage: Stage,
+}
+
+/// Makes copies again, a page at a time.
+#[derive(Debug)]
+pub(in crate::shard) struct Copier {
+    pub(super) job: Option<Job>,
+    pub(super) pieces: [Option<Piece>; PIECES_MAX],
+    pub(super) mends: VecDeque<Task>,
+    /// The next page to look at.
+    pub(super) cursor: u32,
+    /// Pages since the pass over all began that lack a copy no node has room for.
+    pub(super) passed_over: u32,
+    /// A pass over all pages has begun.
+    pub(super) is_passing: bool,
+    /// Nothing is to be copied before this time, because no node has room.
+    pub(super) rests_until_ns: u64,
+    pub(super) pace: Pace,
+}
+
+impl Copier {
+    /// Copies for a share of the time, in percent.
+    pub(in crate::shard) fn new(percent: u8) -> Self {
+        Self {
+            job: None,
+            pieces: [const { None }; PIECES_MAX],
+            mends: VecDeque::new(),
+            cursor: 0,
+            passed_over: 0,
+            is_passing: false,
+            rests_until_ns: 0,
+            pace: Pace::new(percent),
+        }
+    }
+
+    /// Notes a task that mends a copy.
+    pub(super) fn note_mend(&mut self, task: Task) {
+        let is_known = |known: &Task| (known.page, known.start) == (task.page, task.start);
+        if self.mends.len() < MENDS_MAX && !self.mends.iter().any(is_known) {
+            self.mends.push_back(task);
+        }
+    }
+
+    /// No page is being copied or looked for, and no copy is to be mended.
+    pub(in crate::shard) fn is_idle(&self) -> bool {
+        self.job.is_none() && self.mends.is_empty() && !self.is_passing
+    }
+
+    /// The page that is being copied.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn page(&self) -> Option<u32> {
+        self.job.as_ref().map(|job| job.task.page)
+    }
+
+    /// Bytes of the buffers that hold pieces.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(in crate::shard) fn landing_bytes(&self) -> u64 {
+        let pieces = self.pieces.iter().flatten();
+        pieces.map(|piece| u64::from(piece.landing.bytes())).sum()
+    }
+}
+
+/// How much of the time is spent copying: after each burst of pieces comes a pause that is as many
+/// times as long. So a burst that takes longer, because links are busy, makes the pause longer.
+#[derive(Debug)]
+pub(super) struct Pace {
+    percent_max: u64,
+    percent: u64,
+    burst_ns: Option<u64>,
+    pub(super) resumes_ns: u64,
+    /// The 99th percentile of far READs before copying began.
+    usual_ns: u64,
+    seen: Box<HistogramSnapshot>,
+    window_ends_ns: u64,
+}
+
+impl Pace {
+    fn new(percent: u8) -> Self {
+        let percent = u64::from(percent).clamp(1, 100);
+        Self {
+            percent_max: percent,
+            percent,
+            burst_ns: None,
+            resumes_ns: 0,
+            usual_ns: 0,
+            seen: Box::default(),
+            window_ends_ns: 0,
+        }
+    }
+
+    /// As [`Pace::begin`], unless a page was copied a moment ago.
+    pub(super) fn begin_if_new(&mut self, reads: HistogramSnapshot, now_ns: u64) {
+        if now_ns > self.window_ends_ns + WINDOW_NS || self.window_ends_ns == 0 {
+            self.begin(reads, now_ns);
+        }
+    }
+
+    /// Copying begins, after far READs as these.
+    fn begin(&mut self, reads: HistogramSnapshot, now_ns: u64) {
+        self.percent = self.percent_max;
+        self.usual_ns = reads.percentile(99.0);
+        *self.seen = reads;
+        self.window_ends_ns = now_ns + WINDOW_NS;
+    }
+
+    /// A piece is posted.
+    pub(super) fn posted(&mut self, now_ns: u64) {
+        self.burst_ns.get_or_insert(now_ns);
+    }
+
+    /// All pieces of a burst have completed.
+    pub(super) fn burst_done(&mut self, now_ns: u64) {
+        if let Some(begun_ns) = self.burst_ns.take() {
+            let took_ns = now_ns.saturating_sub(begun_ns);
+            self.resumes_ns = now_ns + took_ns * (100 - self.percent) / self.percent;
+        }
+    }
+
+    /// True if the far READs of a window are to be looked at.
+    pub(super) fn is_window_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.window_ends_ns
+    }
+
+    /// Halves the share while far READs take more than twice as long as before copying began, and
+    /// doubles it again when they do not.
+    pub(super) fn look(&mut self, reads: HistogramSnapshot, now_ns: u64) {
+        let window = reads.since(&self.seen);
+        let is_slow = window.percentile(99.0) > 2 * self.usual_ns.max(1);
+        let is_known = window.count() >= READS_MIN && self.seen.count() >= READS_MIN;
+        self.percent = match is_slow && is_known {
+            true => (self.percent / 2).max(1),
+            false => (self.percent * 2).min(self.percent_max),
+        };
+        *self.seen = reads;
+        self.window_ends_ns = now_ns + WINDOW_NS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farcore_tuning::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn a_pause_follows_each_burst_and_slow_reads_lengthen_it() {
+        let reads = Histogram::default();
+        reads.record_n(10_000, 1_000);
+        let mut pace = Pace::new(20);
+        pace.begin(reads.snapshot(), 0);
+        let pause = |pace: &mut Pace, now_ns| {
+            pace.posted(now_ns);
+            pace.posted(now_ns + 10);
+            pace.burst_done(now_ns + 1_000);
+            pace.resumes_ns - now_ns - 1_000
+        };
+        assert_eq!(pause(&mut pace, 0), 4_000);
+        assert!(!pace.is_window_over(WINDOW_NS - 1) && pace.is_window_over(WINDOW_NS));
+        reads.record_n(50_000, 1_000);
+        pace.look(reads.snapshot(), WINDOW_NS);
+        assert_eq!(pause(&mut pace, WINDOW_NS), 9_000);
+        for _ in 0..9 {
+            reads.record_n(50_000, 1_000);
+            pace.look(reads.snapshot(), WINDOW_NS);
+        }
+        assert_eq!(pause(&mut pace, 0), 99_000, "it never stops");
+        for _ in 0..9 {
+            reads.record_n(10_000, 1_000);
+            pace.look(reads.snapshot(), WINDOW_NS);
+        }
+        assert_eq!(pause(&mut pace, 0), 4_000);
+    }
+
+    #[test]
+    fn few_reads_say_nothing_of_the_pace() {
+        let reads = Histogram::default();
+        reads.record_n(10_000, 1_000);
+        let mut pace = Pace::new(50);
+        pace.begin(reads.snapshot(), 0);
+        reads.record_n(1_000_000, READS_MIN - 1);
+        pace.look(reads.snapshot(), WINDOW_NS);
+        assert_eq!(pace.percent, 50);
+    }
+}

@@ -1,0 +1,325 @@
+//! Copying: gives pages the copies that they lack, and mends copies that are not what was written.
+//!
+//! ```text
+//! short page -> target extent -> pieces: READ from a copy -> WRITE to the target -> one more copy
+//! damaged record of one copy  -> piece:  READ from another -> WRITE over it
+//! ```
+//!
+//! What is copied is what far memory holds, ciphertext where there is a cipher: nothing is opened.
+//! A page does not change between its flush and its end, so its bytes are those of any copy. It is
+//! pinned meanwhile.
+//!
+//! - K1: a target becomes a copy only if all of its bytes were written, under the sequence number
+//!   that the page still has.
+//! - K2: a piece holds a buffer of compaction's from its READ to its WRITE, and waits for nothing
+//!   of compaction's.
+
+use farcore_rdma::{Endpoint, Status};
+
+use super::copier::{Job, PIECES_MAX, Piece, REST_NS, Stage, Task};
+use crate::constants::UNIT_BYTES;
+use crate::log::Address;
+use crate::shard::Shard;
+use crate::shard::far::buffers::SMALL_BYTES_MAX;
+use crate::shard::far::{Avoided, NodeId, Posted, Purpose};
+use crate::shard::local::page_table::{PageKind, PageState};
+
+/// Pages looked at in one slice.
+const PAGES_A_SLICE: u32 = 256;
+
+impl<E: Endpoint> Shard<E> {
+    /// A page is being copied or is to be.
+    pub(in crate::shard) fn is_copying(&self) -> bool {
+        let is_resting = self.now_ns < self.copier.rests_until_ns;
+        !self.copier.is_idle() || self.far.pages.has_short && !is_resting
+    }
+
+    /// Notes that the record at an address of one copy is not what was written, in contrast to
+    /// another copy.
+    #[cold]
+    pub(in crate::shard) fn mend_copy(&mut self, node: NodeId, address: Address, bytes: u32) {
+        let page = address.page(self.shape);
+        let start = address.unit(self.shape) as usize * UNIT_BYTES;
+        self.copier.note_mend(Task {
+            page,
+            sequence: self.local.pages.get(page).sequence,
+            mends: Some(node),
+            start,
+            end: start + bytes as usize,
+        });
+    }
+
+    /// Copies a little. True if anything was done.
+    #[inline]
+    pub(in crate::shard) fn copy_slice(&mut self) -> bool {
+        let is_off = self.copier.is_idle() && !self.far.pages.has_short;
+        !is_off && self.copy_on()
+    }
+
+    #[cold]
+    fn copy_on(&mut self) -> bool {
+        if self.copier.pace.is_window_over(self.now_ns) && self.copier.job.is_some() {
+            let reads = self.metrics.far.snapshot();
+            self.copier.pace.look(reads, self.now_ns);
+        }
+        let in_flight = self.copier.pieces.iter().any(Option::is_some);
+        if !in_flight && self.now_ns < self.copier.pace.resumes_ns {
+            return false;
+        }
+        if self.copier.job.is_none() && !self.begin_copy() {
+            return false;
+        }
+        let mut busy = false;
+        for slot in 0..PIECES_MAX {
+            busy |= match &self.copier.pieces[slot] {
+                // A burst ends before the next begins.
+                None => !in_flight && self.read_piece(slot),
+                Some(piece) => piece.stage == Stage::Read && self.write_piece(slot),
+            };
+        }
+        self.finish_copy();
+        busy
+    }
+
+    /// Begins the next task. False if there is none now.
+    fn begin_copy(&mut self) -> bool {
+        let Some(task) = self.next_mend().or_else(|| self.next_short()) else {
+            return false;
+        };
+        let mut avoided = Avoided::NONE;
+        if let Some(node) = task.mends {
+            avoided.add(node);
+        }
+        let reads = self.metrics.far.snapshot();
+        self.copier.pace.begin_if_new(reads, self.now_ns);
+        self.pin(task.page);
+        self.copier.job = Some(Job {
+            task,
+            next: task.start,
+            avoided,
+            failed: false,
+        });
+        true
+    }
+
+    /// The next damaged piece whose page is still as it was found.
+    fn next_mend(&mut self) -> Option<Task> {
+        loop {
+            let task = self.copier.mends.pop_front()?;
+            let mut tried = Avoided::NONE;
+            if let Some(node) = task.mends {
+                tried.add(node);
+            }
+            if self.is_as_copied(&task) && self.far.has_other_copy(task.page, tried) {
+                return Some(task);
+            }
+        }
+    }
+
+    /// The next page that lacks a copy, and has its target. `None` also if more pages are to be
+    /// looked at.
+    fn next_short(&mut self) -> Option<Task> {
+        if !self.copier.is_passing {
+            if !self.far.pages.has_short || self.now_ns < self.copier.rests_until_ns {
+                return None;
+            }
+            // What becomes short from now on is looked for in another pass.
+            self.far.pages.has_short = false;
+            self.copier.is_passing = true;
+        }
+        let count = u32::try_from(self.local.pages.len()).unwrap_or(u32::MAX);
+        for _ in 0..PAGES_A_SLICE {
+            if self.copier.cursor >= count {
+                self.end_pass();
+                return None;
+            }
+            let page = self.copier.cursor;
+            self.copier.cursor += 1;
+            if !self.is_short(page) {
+                continue;
+            }
+            if !self.far.claim_target(page, self.now_ns) {
+                self.copier.passed_over += 1;
+                continue;
+            }
+            // It may lack another one.
+            self.copier.cursor = page;
+            let entry = self.local.pages.get(page);
+            let (units, records) = (entry.units as usize, entry.records);
+            return Some(Task {
+                page,
+                sequence: entry.sequence,
+                mends: None,
+                start: 0,
+                end: units * UNIT_BYTES + self.directory_far_bytes(records),
+            });
+        }
+        self.background_due = true;
+        None
+    }
+
+    /// All pages were looked at.
+    fn end_pass(&mut self) {
+        (self.copier.cursor, self.copier.is_passing) = (0, false);
+        if std::mem::take(&mut self.copier.passed_over) > 0 {
+            self.far.pages.has_short = true;
+            self.copier.rests_until_ns = self.now_ns + REST_NS;
+        }
+    }
+
+    /// A page in far memory that lacks a copy for which there is a node.
+    fn is_short(&self, page: u32) -> bool {
+        let entry = self.local.pages.get(page);
+        entry.kind() == PageKind::Log
+            && matches!(entry.state(), PageState::Clean | PageState::Far)
+            && !self.is_lost(page)
+            && self.far.pages.lacking(page) > 0
+    }
+
+    /// True if a page holds what it held when its task was noted.
+    fn is_as_copied(&self, task: &Task) -> bool {
+        let entry = self.local.pages.get(task.page);
+        matches!(entry.state(), PageState::Clean | PageState::Far)
+            && entry.sequence == task.sequence
+            && self.far.pages.copy_count(task.page) > 0
+    }
+
+    /// Posts the READ of the job's next piece.
+    fn read_piece(&mut self, slot: usize) -> bool {
+        let Some(job) = &self.copier.job else {
+            return false;
+        };
+        let (task, start, avoided) = (job.task, job.next, job.avoided);
+        if job.failed || start >= task.end {
+            return false;
+        }
+        let bytes = (task.end - start).min(SMALL_BYTES_MAX as usize);
+        let Ok(bytes) = u32::try_from(bytes) else {
+            return false;
+        };
+        let Some(landing) = self.far.buffers.compaction.allocate(bytes) else {
+            return false;
+        };
+        let offset = landing.offset();
+        let local = self.local.arena.landing_slice(offset, bytes);
+        let purpose = Purpose::Copy(u32::try_from(slot).unwrap_or(u32::MAX));
+        let posted = self.far.read(
+            task.page,
+            start as u64,
+            local,
+            (purpose, avoided),
+            self.now_ns,
+        );
+        if posted != Posted::Yes {
+            self.far.buffers.compaction.free(landing);
+            if posted == Posted::Down {
+                self.fail_copy();
+            }
+            return false;
+        }
+        self.copier.pace.posted(self.now_ns);
+        if let Some(job) = &mut self.copier.job {
+            job.next = start + bytes as usize;
+        }
+        self.copier.pieces[slot] = Some(Piece {
+            landing,
+            start,
+            bytes,
+            stage: Stage::Reading,
+        });
+        true
+    }
+
+    /// Posts the WRITE of a piece that was read.
+    fn write_piece(&mut self, slot: usize) -> bool {
+        let Some(task) = self.copier.job.as_ref().map(|job| job.task) else {
+            return false;
+        };
+        let Some(piece) = &mut self.copier.pieces[slot] else {
+            return false;
+        };
+        let local = self
+            .local
+            .arena
+            .landing_slice(piece.landing.offset(), piece.bytes);
+        let purpose = Purpose::Copy(u32::try_from(slot).unwrap_or(u32::MAX));
+        let target = (task.page, task.mends);
+        let start = piece.start as u64;
+        match self
+            .far
+            .write_copy(target, start, local, purpose, self.now_ns)
+        {
+            Posted::Yes => piece.stage = Stage::Writing,
+            Posted::Full => return false,
+            Posted::Down => {
+                self.free_copied(slot);
+                self.fail_copy();
+            }
+        }
+        true
+    }
+
+    fn free_copied(&mut self, slot: usize) {
+        if let Some(piece) = self.copier.pieces[slot].take() {
+            self.far.buffers.compaction.free(piece.landing);
+        }
+    }
+
+    fn fail_copy(&mut self) {
+        if let Some(job) = &mut self.copier.job {
+            job.failed = true;
+        }
+    }
+
+    /// Handles the completion of a piece's READ or WRITE.
+    pub(in crate::shard) fn copy_step_done(&mut self, slot: u32, status: Status) {
+        let slot = slot as usize;
+        let has_failed = self.copier.job.as_ref().is_none_or(|job| job.failed);
+        let Some(piece) = &mut self.copier.pieces[slot] else {
+            debug_assert!(false, "a completion of no piece");
+            return;
+        };
+        if status == Status::Success && piece.stage == Stage::Reading && !has_failed {
+            piece.stage = Stage::Read;
+            self.write_piece(slot);
+        } else {
+            self.free_copied(slot);
+            if status != Status::Success {
+                self.fail_copy();
+            }
+        }
+        self.finish_copy();
+    }
+
+    /// Ends a burst, and the job if it is done or has failed, once nothing of it is in flight.
+    fn finish_copy(&mut self) {
+        if self.copier.job.as_ref().is_some_and(|job| job.failed) {
+            for slot in 0..PIECES_MAX {
+                let waits = |piece: &Piece| piece.stage == Stage::Read;
+                if self.copier.pieces[slot].as_ref().is_some_and(waits) {
+                    self.free_copied(slot);
+                }
+            }
+        }
+        if self.copier.pieces.iter().any(Option::is_some) {
+            return;
+        }
+        self.copier.pace.burst_done(self.now_ns);
+        let is_over = |job: &mut Job| job.failed || job.next >= job.task.end;
+        let Some(job) = self.copier.job.take_if(|job| is_over(job)) else {
+            return;
+        };
+        let is_good = !job.failed && self.is_as_copied(&job.task);
+        if job.task.mends.is_none() {
+            self.far.settle_target(job.task.page, is_good);
+        }
+        let counters = &self.metrics.counters;
+        match (is_good, job.task.mends) {
+            (true, None) => counters.pages_copied.add(1),
+            (true, Some(_)) => counters.copies_mended.add(1),
+            // It is found again in another pass.
+            (false, _) => self.far.pages.has_short = true,
+        }
+        self.unpin(job.task.page);
+    }
+}

@@ -1,0 +1,336 @@
+//! Several copies of each page: what a lost, silent or damaged node costs, and how copies are made
+//! again.
+
+use farcore_rdma::LinkModel;
+
+use super::nodes::{BOTH, KEYS, assert_holds, filled, link, put};
+use super::{ENCRYPTIONS, Outages, Owned, Reactor, Setting, run, seeds};
+use crate::config::Config;
+use crate::error::Error;
+use crate::shard::ShardTuning;
+use crate::shard::far::CopyPlan;
+use crate::shard::local::page_table::{PageKind, PageState};
+
+fn setting(copies: usize, least: usize) -> Setting {
+    Setting {
+        nodes: 3,
+        far_bytes: 96 << 20,
+        tuning: ShardTuning {
+            copies: CopyPlan::new(copies, least),
+            ..Config::default().tuning()
+        },
+        ..Setting::default()
+    }
+}
+
+impl Reactor {
+    /// Advances until no page lacks a copy.
+    fn copy_all(&mut self) {
+        for _ in 0..400_000 {
+            if !self.shard.is_copying() && self.shard.is_quiet() {
+                return;
+            }
+            self.advance();
+        }
+        panic!("pages are copied for ever: {:?}", self.shard.copier);
+    }
+
+    /// How many copies each page in far memory has, at least and at most.
+    fn copies(&self) -> (usize, usize) {
+        let shard = &self.shard;
+        let far = shard.local.pages.iter().filter(|(_, page)| {
+            page.kind() == PageKind::Log
+                && matches!(page.state(), PageState::Clean | PageState::Far)
+        });
+        let copies = far.map(|(number, _)| shard.far.pages.copy_count(number));
+        copies.fold((usize::MAX, 0), |(least, most), count| {
+            (least.min(count), most.max(count))
+        })
+    }
+
+    /// Flips a bit in each record unit of the copies at a place of all far pages.
+    fn damage_copies(&self, place: usize) -> usize {
+        let shard = &self.shard;
+        let mut damaged = 0;
+        for (number, page) in shard.local.pages.iter() {
+            if page.state() != PageState::Far {
+                continue;
+            }
+            for unit in (2..page.units).step_by(8) {
+                let copies = shard.far.pages.places(number, u64::from(unit) * 16);
+                let all: Vec<_> = copies.collect();
+                let (node, offset) = all[place];
+                // SAFETY: no request is in flight.
+                unsafe { self.nodes[node.position()].damage(offset as usize + 5) };
+                damaged += 1;
+            }
+        }
+        damaged
+    }
+}
+
+fn assert_all_held(reactor: &mut Reactor) {
+    for key in 0..KEYS {
+        assert_holds(reactor, key, 1);
+    }
+}
+
+#[test]
+fn model_with_copies_and_nodes_that_come_and_go_sees_no_failure() {
+    let mut elsewhere = 0;
+    for seed in seeds() {
+        for outages in BOTH {
+            let setting = Setting {
+                outages: Some(outages),
+                encryption: ENCRYPTIONS[(seed as usize + 1) % 3],
+                link: if seed % 2 == 0 {
+                    link()
+                } else {
+                    LinkModel::default()
+                },
+                // One is lost, and one that is back was not tried again: two are left.
+                nodes: 4,
+                ..setting(2, 2)
+            };
+            let mut reactor = run(seed, &setting, 40_000, 6_000, false);
+            reactor.copy_all();
+            reactor.check();
+            let seen = reactor.shard.metrics.counters.snapshot();
+            let failed =
+                seen.gets_failed + seen.puts_failed + seen.deletes_failed + seen.swaps_failed;
+            assert_eq!(failed, 0, "seed {seed}: {outages:?}");
+            elsewhere += seen.far_reads_elsewhere;
+        }
+    }
+    assert!(elsewhere > 20, "{elsewhere}");
+}
+
+#[test]
+fn model_with_copies_and_damage_of_one_loses_nothing() {
+    for seed in seeds() {
+        let setting = Setting {
+            damage: true,
+            encryption: ENCRYPTIONS[seed as usize % 3],
+            ..setting(3, 2)
+        };
+        let reactor = run(seed, &setting, 40_000, 6_000, true);
+        assert_eq!(reactor.shard.lost.slots(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_page_has_its_copies_on_distinct_nodes() {
+    for copies in [2, 3] {
+        for encryption in ENCRYPTIONS {
+            let mut reactor = filled(&Setting {
+                encryption,
+                link: link(),
+                ..setting(copies, copies)
+            });
+            reactor.copy_all();
+            assert_eq!(reactor.copies(), (copies, copies));
+            reactor.check();
+            assert_all_held(&mut reactor);
+            assert_eq!(reactor.shard.metrics.counters.snapshot().pages_copied, 0);
+        }
+    }
+}
+
+#[test]
+fn copies_go_to_distinct_zones_while_those_have_room() {
+    let mut reactor = Reactor::new(&Setting {
+        nodes: 4,
+        ..setting(2, 2)
+    });
+    reactor
+        .shard
+        .far
+        .pages
+        .extents_mut()
+        .set_zones([0, 0, 0, 3]);
+    for key in 0..KEYS {
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+    }
+    let pages = &reactor.shard.far.pages;
+    let mut seen = 0;
+    for (number, _) in reactor.shard.local.pages.iter() {
+        let nodes: Vec<_> = pages
+            .places(number, 0)
+            .map(|(node, _)| node.position())
+            .collect();
+        if !nodes.is_empty() {
+            assert!(nodes.contains(&3), "{nodes:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
+
+#[test]
+fn nodes_are_lost_one_after_the_other_and_nothing_with_them() {
+    for encryption in ENCRYPTIONS {
+        let mut reactor = filled(&Setting {
+            encryption,
+            link: link(),
+            ..setting(2, 1)
+        });
+        for round in 0..6 {
+            reactor.lose_for_good(round % 3);
+            reactor.check();
+            assert_eq!(reactor.shard.lost.slots(), 0, "round {round}");
+            for key in (round as u64..KEYS).step_by(7) {
+                assert_holds(&mut reactor, key, 1);
+            }
+            reactor.copy_all();
+            reactor.check();
+            assert_eq!(reactor.copies(), (2, 2), "round {round}");
+        }
+        assert_all_held(&mut reactor);
+        assert!(reactor.shard.metrics.counters.snapshot().pages_copied > 100);
+    }
+}
+
+#[test]
+fn a_silent_node_fails_no_request_and_its_copies_are_made_elsewhere() {
+    for outages in BOTH {
+        let mut reactor = filled(&Setting {
+            link: link(),
+            ..setting(2, 1)
+        });
+        reactor.lose(1, outages);
+        assert_all_held(&mut reactor);
+        for key in 0..KEYS {
+            assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+        }
+        reactor.restore(1);
+        assert_all_held(&mut reactor);
+        reactor.shard.node_is_back();
+        reactor.copy_all();
+        assert_eq!(reactor.copies(), (2, 2));
+        reactor.check();
+    }
+}
+
+#[test]
+fn with_a_least_of_two_no_page_leaves_local_memory_for_one_node() {
+    let mut reactor = filled(&Setting {
+        nodes: 2,
+        ..setting(2, 2)
+    });
+    reactor.copy_all();
+    reactor.lose(1, Outages::Cut);
+    let mut stored = KEYS;
+    let answer = loop {
+        match put(&mut reactor, stored, 1) {
+            Owned::Stored(_) => stored += 1,
+            answer => break answer,
+        }
+        assert!(stored < 40 * KEYS, "one node takes all");
+    };
+    assert!(
+        matches!(answer, Owned::Failed(Error::Unavailable { .. })),
+        "{answer:?}"
+    );
+    for key in 0..stored {
+        assert_holds(&mut reactor, key, 1);
+    }
+    reactor.restore(1);
+    for _ in 0..20_000 {
+        reactor.advance();
+    }
+    assert!(matches!(put(&mut reactor, stored, 1), Owned::Stored(_)));
+    reactor.copy_all();
+    assert_eq!(reactor.copies(), (2, 2));
+}
+
+#[test]
+fn far_memory_is_full_when_no_page_fits_with_all_of_its_copies() {
+    let mut reactor = Reactor::new(&Setting {
+        far_bytes: 12 << 20,
+        ..setting(2, 1)
+    });
+    let mut stored = 0;
+    let answer = loop {
+        match put(&mut reactor, stored, 1) {
+            Owned::Stored(_) => stored += 1,
+            answer => break answer,
+        }
+    };
+    assert!(
+        matches!(answer, Owned::Failed(Error::FarFull { .. })),
+        "{answer:?}"
+    );
+    // Half of it, and what is local.
+    let bytes = stored * 430;
+    assert!((6 << 20..10 << 20).contains(&bytes), "{bytes}");
+    assert_eq!(reactor.copies(), (2, 2));
+    for key in 0..stored {
+        assert_holds(&mut reactor, key, 1);
+    }
+}
+
+#[test]
+fn a_damaged_copy_is_read_from_the_other_and_mended() {
+    for encryption in ENCRYPTIONS {
+        let mut reactor = filled(&Setting {
+            encryption,
+            ..setting(2, 2)
+        });
+        reactor.copy_all();
+        assert!(reactor.damage_copies(0) > 5_000);
+        for _ in 0..4 {
+            assert_all_held(&mut reactor);
+            reactor.copy_all();
+        }
+        let mended = reactor.shard.metrics.counters.snapshot().copies_mended;
+        assert!(mended > 100, "{mended}");
+        assert_eq!(reactor.shard.metrics.counters.snapshot().records_damaged, 0);
+        reactor.check();
+    }
+}
+
+#[test]
+fn a_mended_record_is_good_without_the_other_copy() {
+    let mut without_cache = setting(2, 2);
+    without_cache.tuning.cache_percent = 0;
+    without_cache.tuning.read_ahead_chunks = 0;
+    let mut reactor = filled(&without_cache);
+    reactor.copy_all();
+    let shard = &reactor.shard;
+    let far = |key: u64| {
+        let slots = shard.index.candidates(reactor.hash(&key.to_le_bytes()));
+        let addresses: Vec<_> = slots.map(|(_, slot)| slot.address()).collect();
+        let &[address] = &addresses[..] else {
+            return None;
+        };
+        let page = address.page(shard.shape);
+        let is_far = shard.local.pages.get(page).state() == PageState::Far;
+        is_far.then(|| (page, address.unit(shard.shape)))
+    };
+    let keys: Vec<_> = (0..KEYS)
+        .filter_map(|key| Some((key, far(key)?)))
+        .take(20)
+        .collect();
+    let damage = |reactor: &Reactor, (page, unit): (u32, u32), node: usize| {
+        let mut places = reactor
+            .shard
+            .far
+            .pages
+            .places(page, u64::from(unit) * 16 + 30);
+        let (_, offset) = places.find(|(at, _)| at.position() == node).unwrap();
+        // SAFETY: no request is in flight.
+        unsafe { reactor.nodes[node].damage(offset as usize) };
+    };
+    for &(key, place) in &keys {
+        let copies = reactor.shard.far.pages.places(place.0, 0);
+        let nodes: Vec<_> = copies.map(|(node, _)| node.position()).collect();
+        // While nothing is under way, the first copy is read.
+        damage(&reactor, place, nodes[0]);
+        assert_holds(&mut reactor, key, 1);
+        reactor.copy_all();
+        damage(&reactor, place, nodes[1]);
+        assert_holds(&mut reactor, key, 1);
+    }
+    let seen = reactor.shard.metrics.counters.snapshot();
+    assert_eq!((seen.copies_mended, seen.records_damaged), (20, 0));
+}
