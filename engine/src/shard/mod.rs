@@ -492,12 +492,12 @@ impl<E: Endpoint> Shard<E> {
     fn is_at_work(&self) -> bool {
         let compactor_rests =
             self.compactor.is_idle() || self.compactor.is_stuck() && self.pressure.stands();
-        !(self.flusher.is_idle()
-            && self.forgetting_done()
-            && compactor_rests
-            && !self.is_copying()
-            && !self.trees.has_dying()
-            && !self.wants_room())
+        !self.flusher.is_idle()
+            || !self.forgetting_done()
+            || !compactor_rests
+            || self.is_copying()
+            || self.trees.has_dying()
+            || self.wants_room()
     }
 
     /// Publishes the figures that are states rather than events.

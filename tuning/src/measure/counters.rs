@@ -297,7 +297,7 @@ counters! {
     pages_copied: Counter,
     /// Damaged pieces of copies that were written again from another copy.
     copies_mended: Counter,
-    /// Far READs that were repeated at another copy, because one failed or was not what was written.
+    /// Far READs that were repeated at another copy, because one failed or was damaged.
     far_reads_elsewhere: Counter,
     /// Records copied into the read cache.
     cache_copies: Counter,

@@ -64,9 +64,9 @@ pub(super) fn pages_of(extents: impl Iterator<Item = usize>, copies: usize) -> u
         }
     }
     let mut most = usize::MAX;
-    for left_out in 0..copies {
-        most = most.min(total / (copies - left_out));
-        total -= largest[left_out];
+    for (count, copies) in largest.into_iter().zip((1..=copies).rev()) {
+        most = most.min(total / copies);
+        total -= count;
     }
     most
 }

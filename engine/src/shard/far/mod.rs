@@ -164,8 +164,8 @@ impl<E: Endpoint> FarStore<E> {
         self.pages.copies(page).min_by_key(rank)
     }
 
-    /// What leaves one copy of a page to READs that belong together: avoids all others than the best
-    /// of those that were not tried.
+    /// What leaves one copy of a page to READs that belong together: avoids all but the best of
+    /// those that were not tried.
     pub(in crate::shard) fn one_copy(&self, page: u32, tried: Avoided) -> Avoided {
         match self.source(page, tried) {
             Some(copy) if self.pages.plan().most() > 1 => Avoided::all_but(copy.node()),

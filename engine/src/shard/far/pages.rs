@@ -251,8 +251,8 @@ impl FarPages {
         self.extents.nodes().filter(takes).count()
     }
 
-    /// True while too few nodes accept pages for the least number of copies. Of one copy: no node with a free extent does, or, if no node has one,
-    /// none can be read.
+    /// True while too few nodes accept pages for the least number of copies. Of one copy: no node
+    /// with a free extent does, or, if no node has one, none can be read.
     pub(in crate::shard) fn is_silent(&self) -> bool {
         if self.plan.least() > 1 && self.taking_count() < self.plan.least() {
             return true;
@@ -517,12 +517,16 @@ impl FarPages {
             let mut nodes: Vec<usize> = self.copies(page).map(|c| c.node().position()).collect();
             assert!(
                 nodes.is_empty() || self.holds(page),
-                "far pages I2: {page} has no first copy"
+                "pages I2: page {page} has no first copy"
             );
             nodes.sort_unstable();
             let count = nodes.len();
             nodes.dedup();
-            assert_eq!(nodes.len(), count, "far pages I3: {page} twice on a node");
+            assert_eq!(
+                nodes.len(),
+                count,
+                "pages I3: page {page} is twice on a node"
+            );
         }
     }
 
@@ -569,6 +573,14 @@ impl FarPages {
         let target = self.target?;
         let remote = self.extents.remote(target, 0)?;
         Some((target.node(), remote.offset))
+    }
+
+    /// Has the second copy of a page name the node of the first: a fault that tests inject.
+    #[cfg(test)]
+    pub(in crate::shard) fn join_copies(&mut self, page: u32) {
+        let node = self.node_of(page);
+        let copy = self.copy_mut(page, 1);
+        *copy = copy.and_then(|copy| node.map(|node| copy.misplaced(node)));
     }
 
     /// Has a page name the same place on another node: a fault that tests inject.

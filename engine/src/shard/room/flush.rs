@@ -363,8 +363,8 @@ impl<E: Endpoint> Shard<E> {
         // completion.
         let counts_lost = !farcore_tuning::mutated!("flush-to-a-lost-extent");
         let is_good = |copy: usize| {
-            !flush.has_failed(copy)
-                && !(counts_lost && self.far.pages.is_copy_lost(flush.page, copy))
+            let is_lost = counts_lost && self.far.pages.is_copy_lost(flush.page, copy);
+            !flush.has_failed(copy) && !is_lost
         };
         let good = (0..flush.copies).filter(|&copy| is_good(copy)).count();
         let spoilt: [bool; COPIES_MAX] =

@@ -2,9 +2,9 @@
 //! flush, compaction, eviction, forgetting lost keys and removing expired ones. Also copies of
 //! pages that nodes have lost.
 //!
-//! Each runs in bounded slices, between requests, with landing buffers of its own. Where it has
-//! state, a file of its own holds that (`flusher`, `copier`, `compactor`, `evictor`, `lost`, `expiring`,
-//! `pressure`): the shard is made of these, and the work is done on the shard.
+//! Each runs in bounded slices, between requests, with landing buffers of its own; copying shares
+//! those of compaction. Where it has state, a file of its own holds that (`flusher`, `copier`,
+//! `compactor`, `evictor`, `lost`, `expiring`, `pressure`): the shard is made of these, and the work is done on the shard.
 
 pub(in crate::shard) mod compaction;
 pub(in crate::shard) mod compactor;
