@@ -66,7 +66,8 @@ pub struct Config {
     /// [`Error::Unavailable`]. Missing nodes are logged once a second. Default 10 s.
     pub nodes_wait_ns: u64,
     /// Copies of each page in far memory, on distinct nodes: 1 to 3, and no more than there are
-    /// nodes. With two, what is stored survives a node, and `far_bytes` hold half as much. Default 1.
+    /// nodes. With two, what is stored survives a node, and `far_bytes` hold half as much.
+    /// Default 1.
     pub replicas: usize,
     /// Copies with which a page counts as written, and may leave local memory: fewer than
     /// [`Config::replicas`] only while fewer nodes answer. Missing copies are made when nodes

@@ -254,10 +254,7 @@ enum Event {
 }
 
 impl Arguments {
-    fn engine(&self) -> Result<Config> {
-        let is_remote = !self.fabric.is_empty();
-        let sizes = Sizes::choose(self.local, self.far, is_remote);
-        let default = Config::default();
+    fn check_fabric(&self) -> Result<()> {
         let is_of_device = |node: &NodeAddress| node.address.scheme() != Scheme::Tcp;
         if !self.fabric.iter().any(is_of_device) && !self.native.uses_device() {
             self.device
@@ -266,6 +263,14 @@ impl Arguments {
         for node in &self.fabric {
             check_build("--fabric", &node.address)?;
         }
+        Ok(())
+    }
+
+    fn engine(&self) -> Result<Config> {
+        let is_remote = !self.fabric.is_empty();
+        let sizes = Sizes::choose(self.local, self.far, is_remote);
+        let default = Config::default();
+        self.check_fabric()?;
         let clients = refusal::ClientMemory {
             redis: self.client_memory,
             native: self.native.memory_bytes(),

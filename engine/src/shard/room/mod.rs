@@ -4,7 +4,8 @@
 //!
 //! Each runs in bounded slices, between requests, with landing buffers of its own; copying shares
 //! those of compaction. Where it has state, a file of its own holds that (`flusher`, `copier`,
-//! `compactor`, `evictor`, `lost`, `expiring`, `pressure`): the shard is made of these, and the work is done on the shard.
+//! `compactor`, `evictor`, `lost`, `expiring`, `pressure`): the shard is made of these, and the
+//! work is done on the shard.
 
 pub(in crate::shard) mod compaction;
 pub(in crate::shard) mod compactor;
