@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::shard::ShardTuning;
 use crate::shard::far::CopyPlan;
-use crate::shard::local::page_table::{PageKind, PageState};
+use crate::shard::local::page_table::{Page, PageKind, PageState};
 
 fn setting(copies: usize, least: usize) -> Setting {
     Setting {
@@ -273,9 +273,9 @@ fn a_planted_breach_of_copies_is_found() {
     reactor.copy_all();
     reactor.check();
     let shard = &reactor.shard;
-    let mut pages = shard.local.pages.iter();
-    let two = pages.find(|&(number, _)| shard.far.pages.copy_count(number) == 2);
-    let number = two.expect("pages have two copies").0;
+    let has_two = |&(number, _): &(u32, &Page)| shard.far.pages.copy_count(number) == 2;
+    let two = shard.local.pages.iter().find(has_two);
+    let (number, _) = two.expect("pages have two copies");
     reactor.shard.far.pages.join_copies(number);
     assert_breaks("pages I3", || reactor.shard.far.pages.check());
 }
