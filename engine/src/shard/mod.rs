@@ -506,6 +506,7 @@ impl<E: Endpoint> Shard<E> {
         counters.keys.set(self.index.len() as u64);
         counters.long_values.set(self.long.count() as u64);
         counters.lost_keys.set(self.lost.keys());
+        counters.copying.set(u64::from(self.lacks_copies()));
         counters.index_bytes.set(self.index.bytes() as u64);
         counters.index_growth_steps.set(self.index.growth_steps());
         counters

@@ -249,7 +249,12 @@ impl World {
         if faults.partition > 0 && self.random.one_in(faults.partition) && is_well {
             self.cut(node);
         } else if faults.restart > 0 && self.random.one_in(faults.restart) && is_well {
-            self.end(node);
+            if !self.plan.spares {
+                self.end(node);
+            } else if std::mem::take(&mut self.may_end) {
+                self.ended += 1;
+                self.end(node);
+            }
         }
         if faults.nap > 0 && self.nap.is_none() && self.random.one_in(faults.nap) {
             self.begin_nap();

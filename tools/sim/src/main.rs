@@ -32,6 +32,10 @@ struct Arguments {
     /// be what it promised.
     #[arg(long, conflicts_with_all = ["liveness", "soak"])]
     durable: bool,
+    /// Pages of far memory have two copies, and nodes end one after the other: no read fails, and
+    /// nothing is lost.
+    #[arg(long, conflicts_with_all = ["liveness", "durable", "soak"])]
+    copies: bool,
     /// Servers that follow each other: links and servers break, replicas are promoted, and what a
     /// client has waited for must be there.
     #[arg(long, conflicts_with_all = ["liveness", "durable", "soak", "shrink", "without", "variant", "steps", "hashes", "jobs"])]
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         seconds,
         liveness,
         durable,
+        copies,
         replication: replicates,
         mutation,
         verbose,
@@ -126,6 +131,7 @@ fn main() -> ExitCode {
         }),
         liveness,
         durable,
+        copies,
         verbose,
         without,
         variant,

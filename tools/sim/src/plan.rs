@@ -19,6 +19,10 @@ pub(crate) struct Plan {
     pub(crate) cores: usize,
     pub(crate) nodes: usize,
     pub(crate) handles: usize,
+    /// Copies of each page of far memory, and with how many it counts as written.
+    pub(crate) copies: (usize, usize),
+    /// A node ends only while all copies are there, and nothing may be lost.
+    pub(crate) spares: bool,
     /// Clients that are jobs on cores.
     pub(crate) jobs: usize,
     /// Clients that threads and tasks share.
@@ -276,6 +280,22 @@ impl Faults {
     }
 }
 
+/// Copies for nodes, by numbers of their own: what else a seed means does not depend on them.
+fn copies(seed: u64, nodes: usize, liveness: bool) -> (usize, usize) {
+    let mut random = Random::new(seed ^ 0xC0_91E5);
+    if nodes == 1 || !random.one_in(3) {
+        return (1, 1);
+    }
+    let most = random.of(&[2, 2, 3]).min(nodes);
+    // With fewer nodes than the least, puts are refused for ever.
+    let least = if liveness {
+        1
+    } else {
+        random.of(&[1, 1, most])
+    };
+    (most, least)
+}
+
 impl Plan {
     pub(crate) fn draw(seed: u64, liveness: bool) -> Self {
         let mut random = Random::new(seed ^ 0x5117_ED0C);
@@ -297,6 +317,8 @@ impl Plan {
             liveness,
             cores,
             nodes,
+            copies: copies(seed, nodes, liveness),
+            spares: false,
             handles: random.of(&[1, 2, 3]),
             jobs: random.of(&[0, 1, 2, 4]),
             shared: random.of(&[0, 1, 1, 2]),
@@ -359,7 +381,7 @@ impl Plan {
         };
         (plan.sleeper, plan.closes, plan.tight) = (false, false, None);
         (plan.collides, plan.evicts, plan.isolate) = (false, random.one_in(8), false);
-        plan.nodes = 1;
+        (plan.nodes, plan.copies) = (1, (1, 1));
         plan.node_bytes = plan.far_bytes * 4 + (1 << 20);
         plan.handles = plan.handles.min(2);
         plan.shared = plan.shared.max(1);
@@ -369,6 +391,28 @@ impl Plan {
         plan.pace = random.of(&[30, 300, 1_000, 3_000]);
         plan.steps = random.of(&[1_000, 3_000, 8_000, 16_000]);
         plan.durable = Some(DurablePlan::draw(&mut random));
+        plan
+    }
+
+    /// A plan of nodes that end one after the other, with two copies of each page.
+    pub(crate) fn draw_copies(seed: u64) -> Self {
+        let mut plan = Self::draw(seed, false);
+        let mut random = Random::new(seed ^ 0x5EC0_9D00);
+        plan.faults = Faults {
+            nap: plan.faults.nap,
+            clock: plan.faults.clock,
+            restart: random.of(&[200, 1_000]),
+            ..Faults::default()
+        };
+        (plan.closes, plan.evicts, plan.tight) = (false, false, None);
+        (plan.nodes, plan.copies, plan.spares) = (random.of(&[2, 3, 4]), (2, 1), true);
+        plan.far_bytes = plan.far_bytes.max(8 << 20);
+        plan.node_bytes =
+            (plan.far_bytes * plan.cores as u64 + (3 << 20)).next_multiple_of(1 << 20);
+        plan.keys = plan.keys.min(600);
+        plan.value_bytes_max = plan.value_bytes_max.min(2_000);
+        plan.spare_bytes = 0;
+        plan.pace = random.of(&[30, 300, 1_000]);
         plan
     }
 

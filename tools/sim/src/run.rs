@@ -29,6 +29,8 @@ pub struct Request {
     pub liveness: bool,
     /// The engine has a data directory, and several lives.
     pub durable: bool,
+    /// Pages have two copies, nodes end one after the other, and nothing may be lost.
+    pub copies: bool,
     /// Print each plan and its trace hash.
     pub verbose: bool,
     /// Parts that are taken away from each plan; see [`crate::shrink::parts`].
@@ -61,6 +63,7 @@ impl Request {
 
     fn plan(&self, seed: u64) -> Result<Plan> {
         let mode = match (self.durable, self.liveness) {
+            _ if self.copies => Mode::Copies,
             (true, _) => Mode::Durable,
             (false, true) => Mode::Liveness,
             (false, false) => Mode::Safety,
@@ -75,6 +78,7 @@ impl Request {
     /// The flags that choose the plan of a seed.
     fn flags(&self) -> &'static str {
         match (self.durable, self.liveness) {
+            _ if self.copies => " --copies",
             (true, _) => " --durable",
             (false, true) => " --liveness",
             (false, false) => "",
@@ -91,6 +95,8 @@ pub enum Mode {
     Liveness,
     /// An engine with a data directory, and several lives.
     Durable,
+    /// Two copies of each page, and nodes that end one after the other.
+    Copies,
 }
 
 impl Mode {
@@ -101,6 +107,7 @@ impl Mode {
             "safety" => Some(Self::Safety),
             "liveness" => Some(Self::Liveness),
             "durable" => Some(Self::Durable),
+            "copies" => Some(Self::Copies),
             _ => None,
         }
     }
@@ -108,6 +115,7 @@ impl Mode {
     fn plan(self, seed: u64) -> Plan {
         match self {
             Self::Durable => Plan::draw_durable(seed),
+            Self::Copies => Plan::draw_copies(seed),
             _ => Plan::draw(seed, self == Self::Liveness),
         }
     }

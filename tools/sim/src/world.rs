@@ -122,6 +122,9 @@ pub(crate) struct World {
     calls: usize,
     /// The times of the shards when they were last looked at.
     unix_ms: Vec<u64>,
+    /// Nodes that have ended, of those whose loss must lose nothing, and whether the next may.
+    pub(crate) ended: u64,
+    pub(crate) may_end: bool,
     /// The disk of an engine with a data directory.
     pub(crate) store: Option<SimulatedStore>,
 }
@@ -229,6 +232,8 @@ impl World {
                 .map(|node| node.parse().expect("an address"))
                 .collect(),
             far_silence_ns: plan.far_silence_ns,
+            replicas: plan.copies.0,
+            replicas_min: plan.copies.1,
             encryption: plan.key(),
             encryption_mode: plan.encryption.unwrap_or_default(),
             prefault: false,
@@ -486,6 +491,9 @@ impl World {
             ("far reads", total.far_reads),
             ("requests served on loan", total.requests_lent),
             ("keys lost", total.lost_keys),
+            ("pages copied again", total.pages_copied),
+            ("pieces of copies mended", total.copies_mended),
+            ("reads of another copy", total.far_reads_elsewhere),
             ("sections", total.sections),
             ("sections lost", total.sections_lost),
             ("sections refused", total.sections_refused),
@@ -638,6 +646,7 @@ impl World {
             if self.step.is_multiple_of(CHECK_STEPS) {
                 engine.check();
                 self.check_time(engine)?;
+                self.look_at_copies(engine);
             }
             let stops = self.plan.faults.stop;
             let is_open = closes_at.is_none_or(|closes_at| self.step < closes_at);
@@ -693,7 +702,8 @@ impl World {
 
     fn check_history(&self) -> Result<(), String> {
         sections::check()?;
-        let is_lost = lost_extents() > 0 || self.coverage.faults_of(DAMAGE) > 0;
+        let loses = lost_extents() > 0 && !self.plan.spares;
+        let is_lost = loses || self.coverage.faults_of(DAMAGE) > 0;
         self.history.check(
             &self.names,
             Rules {
@@ -723,7 +733,31 @@ impl World {
         }
         self.note_figures(engine);
         self.check_history()?;
+        self.check_copies(engine)?;
         self.check_far_memory()
+    }
+
+    /// Whether a node may end: all cores know of the last one, and each page has its copies.
+    fn look_at_copies(&mut self, engine: &SimulatedEngine) {
+        if self.plan.spares {
+            let total = engine.engine().stats().total;
+            let are_well = self.heals_at.iter().all(|&at| at == 0);
+            let known = total.nodes_lost >= self.ended * self.plan.cores as u64;
+            self.may_end = are_well && known && total.copying == 0;
+        }
+    }
+
+    /// Where nodes end one after the other, no read fails and no key is lost.
+    fn check_copies(&self, engine: &SimulatedEngine) -> Result<(), String> {
+        let total = engine.engine().stats().total;
+        let lost = total.lost_keys + total.records_damaged;
+        if self.plan.spares && lost + total.gets_failed > 0 {
+            return Err(format!(
+                "with two copies {lost} keys were lost and {} reads failed",
+                total.gets_failed
+            ));
+        }
+        Ok(())
     }
 
     /// Closes the engine: it ends, and leaves nothing at its nodes.
@@ -985,6 +1019,8 @@ impl World {
             room: (0, i64::MAX),
             calls: 0,
             unix_ms: Vec::new(),
+            ended: 0,
+            may_end: false,
             store: None,
         }
     }

@@ -297,6 +297,9 @@ counters! {
     pages_copied: Counter,
     /// Damaged pieces of copies that were written again from another copy.
     copies_mended: Counter,
+    /// Times that a memory node has taken back what it lent: it was started again, or the session at
+    /// it has ended.
+    nodes_lost: Counter,
     /// Far READs that were repeated at another copy, because one failed or was damaged.
     far_reads_elsewhere: Counter,
     /// Records copied into the read cache.
@@ -331,6 +334,8 @@ counters! {
     keys: Gauge,
     /// Values that are stored in pieces.
     long_values: Gauge,
+    /// 1 while pages lack copies or may lack some, else 0.
+    copying: Gauge,
     /// Keys whose record was lost and that have not been written, deleted or forgotten since.
     lost_keys: Gauge,
     /// Bytes of the index.

@@ -382,7 +382,9 @@ impl<E: Endpoint> FarStore<E> {
         if !is_enough {
             self.pages.release(page);
         }
-        self.pages.has_short |= is_enough && claimed < plan.most();
+        if is_enough && claimed < plan.most() {
+            self.note_short();
+        }
         self.publish_bytes();
         is_enough
     }
@@ -483,8 +485,16 @@ impl<E: Endpoint> FarStore<E> {
         page: u32,
         is_spoilt: impl Fn(usize) -> bool,
     ) {
-        self.pages.release_where(page, |place, _| is_spoilt(place));
+        if self.pages.release_where(page, |place, _| is_spoilt(place)) {
+            self.note_short();
+        }
         self.publish_bytes();
+    }
+
+    /// Notes that a page has fewer copies than it should.
+    fn note_short(&mut self) {
+        self.pages.has_short = true;
+        self.metrics.counters.copying.set(1);
     }
 
     /// Notes that a node took back all its extents; returns the pages that have no copy left, and

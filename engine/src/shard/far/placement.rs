@@ -44,6 +44,7 @@ impl<E: Endpoint> Shard<E> {
     /// until they are written again. Cost: one pass over the whole index.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
         let name = Arc::clone(self.far.pages.name(node));
+        self.metrics.counters.nodes_lost.add(1);
         let numbers = self.far.lose_node(node, self.flusher.page());
         let mut gone = vec![false; self.local.pages.len()];
         let mut unavailable = 0;

@@ -31,7 +31,12 @@ impl<E: Endpoint> Shard<E> {
     /// A page is being copied or is to be.
     pub(in crate::shard) fn is_copying(&self) -> bool {
         let is_resting = self.now_ns < self.copier.rests_until_ns;
-        !self.copier.is_idle() || self.far.pages.has_short && !is_resting
+        self.lacks_copies() && !(self.copier.is_idle() && is_resting)
+    }
+
+    /// Some page may have fewer copies than it should.
+    pub(in crate::shard) fn lacks_copies(&self) -> bool {
+        !self.copier.is_idle() || self.far.pages.has_short
     }
 
     /// Notes that the record at an address of one copy is not what was written, in contrast to
