@@ -133,6 +133,10 @@ impl Config {
             let limit = format!("1 to {}, as `replicas`", self.replicas);
             return Err(wrong("replicas_min", self.replicas_min, limit));
         }
+        if let Some(nodes_min) = self.nodes_min.filter(|&least| least < self.replicas_min) {
+            let limit = format!("at least {}, as `replicas_min`", self.replicas_min);
+            return Err(wrong("nodes_min", nodes_min, limit));
+        }
         if !self.zones.is_empty() && self.zones.len() as u64 != nodes {
             let limit = format!("{nodes}, one for each node, or none");
             return Err(wrong("zones", self.zones.len(), limit));

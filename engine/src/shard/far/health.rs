@@ -14,6 +14,8 @@ use super::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
 
 /// Failures in a row after which a queue pair counts as silent.
 const FAILURES_MAX: u32 = 8;
+/// How long a node takes no WRITE before its copies count as missing, in nanoseconds.
+const GONE_NS: u64 = 10_000_000_000;
 /// How long background work leaves a queue pair alone after a failure, in nanoseconds.
 pub(in crate::shard) const RETRY_NS: u64 = 1_000_000;
 
@@ -22,6 +24,8 @@ struct Trouble {
     /// Failures in a row.
     failures: u32,
     retry_ns: u64,
+    /// When the first of them was.
+    since_ns: u64,
 }
 
 /// The health of a shard's queue pairs.
@@ -61,6 +65,9 @@ impl Health {
     /// Notes that a work request failed. Requests flushed behind it are not counted.
     pub(in crate::shard) fn failed(&mut self, queue: Queue, flushed: bool, now_ns: u64) {
         let trouble = &mut self.queues[queue.index()];
+        if trouble.failures == 0 {
+            trouble.since_ns = now_ns;
+        }
         if !flushed || trouble.failures == 0 {
             trouble.failures = trouble.failures.saturating_add(1);
         }
@@ -72,6 +79,9 @@ impl Health {
     /// Notes that a queue pair is down and cannot be renewed now.
     pub(in crate::shard) fn is_down(&mut self, queue: Queue, now_ns: u64) {
         let trouble = &mut self.queues[queue.index()];
+        if trouble.failures == 0 {
+            trouble.since_ns = now_ns;
+        }
         trouble.failures = trouble.failures.max(FAILURES_MAX);
         trouble.retry_ns = now_ns + RETRY_NS;
         self.troubled |= queue.bit();
@@ -81,6 +91,20 @@ impl Health {
     /// True while it is unknown whether a node still holds its extents.
     pub(in crate::shard) fn is_doubtful(&self, node: NodeId) -> bool {
         self.doubtful & 1 << node.position() != 0
+    }
+
+    /// True once a node has taken no WRITE for long.
+    pub(in crate::shard) fn is_gone(&self, node: NodeId, now_ns: u64) -> bool {
+        let queue = node.writes();
+        let since_ns = self.queues[queue.index()].since_ns;
+        self.is_silent(queue) && now_ns.saturating_sub(since_ns) > GONE_NS
+    }
+
+    /// Has all queue pairs tried as if they had failed a little less often: nodes are back.
+    pub(in crate::shard) fn forgive(&mut self) {
+        for trouble in &mut self.queues {
+            trouble.failures = trouble.failures.min(FAILURES_MAX - 1);
+        }
     }
 
     /// True while a queue pair fails again and again.

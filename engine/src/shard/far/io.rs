@@ -107,7 +107,8 @@ impl<E: Endpoint> Shard<E> {
             }
         };
         if entry.address != address {
-            (entry.reads_again, entry.tried) = (false, Avoided::NONE);
+            entry.reads_again = false;
+            (entry.tried, entry.damaged) = (Avoided::NONE, Avoided::NONE);
         }
         entry.address = address;
         let bytes = units.min(units_left).max(1) * UNIT;

@@ -50,8 +50,15 @@ const _: () = assert!(NODES_MAX <= u64::BITS as usize);
 impl Avoided {
     pub(in crate::shard) const NONE: Self = Self(0);
 
-    fn all_but(node: NodeId) -> Self {
+    pub(in crate::shard) fn all_but(node: NodeId) -> Self {
         Self(!(1 << node.position()))
+    }
+
+    /// The nodes, from the first on.
+    pub(in crate::shard) fn nodes(self) -> impl Iterator<Item = NodeId> {
+        (0..NODES_MAX)
+            .map(NodeId::new)
+            .filter(move |&node| self.has(node))
     }
 
     /// Avoids all that the other does not.
@@ -59,7 +66,7 @@ impl Avoided {
         self.0 |= !other.0;
     }
 
-    fn has(self, node: NodeId) -> bool {
+    pub(in crate::shard) fn has(self, node: NodeId) -> bool {
         self.0 & 1 << node.position() != 0
     }
 
@@ -171,6 +178,13 @@ impl<E: Endpoint> FarStore<E> {
             Some(copy) if self.pages.plan().most() > 1 => Avoided::all_but(copy.node()),
             _ => Avoided::NONE,
         }
+    }
+
+    /// A node of a page that does not answer, of the copies that were not tried.
+    #[cold]
+    pub(in crate::shard) fn silent_untried(&self, page: u32, tried: Avoided) -> Option<NodeId> {
+        let mut nodes = self.pages.copies(page).map(Extent::node);
+        nodes.find(|&node| !tried.has(node) && self.pages.health.is_silent(node.reads()))
     }
 
     /// True if a page has a copy that is not avoided.
@@ -316,6 +330,9 @@ impl<E: Endpoint> FarStore<E> {
     #[cold]
     fn note_health(&mut self, queue: Queue, status: Status, now_ns: u64) {
         if status == Status::Success {
+            if self.pages.health.is_silent(queue) {
+                self.pages.look_for_short();
+            }
             return self.pages.health.succeeded(queue);
         }
         self.metrics.counters.fabric_errors.add(1);
@@ -435,9 +452,10 @@ impl<E: Endpoint> FarStore<E> {
     }
 
     /// The target is a copy of a page from now on, or free again.
-    pub(in crate::shard) fn settle_target(&mut self, page: u32, is_copy: bool) {
+    pub(in crate::shard) fn settle_target(&mut self, page: u32, is_copy: bool, now_ns: u64) {
         if let Some(target) = self.pages.target.take() {
             if is_copy && !self.pages.extents.is_lost(target) {
+                self.pages.give_up_gone(page, now_ns);
                 self.pages.add_copy(page, target);
             } else {
                 self.pages.extents.release(target);

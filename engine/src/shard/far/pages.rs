@@ -477,10 +477,49 @@ impl FarPages {
         pages
     }
 
-    /// Copies that a page lacks and that there are nodes for.
-    pub(in crate::shard) fn lacking(&self, page: u32) -> usize {
-        let wanted = self.plan.at(self.taking_count()).unwrap_or(0);
-        wanted.saturating_sub(self.copies(page).count())
+    /// Copies that a page lacks and that there are nodes for, which take pages or may be tried.
+    /// Those on nodes that are gone do not count.
+    pub(in crate::shard) fn lacking(&self, page: u32, now_ns: u64) -> usize {
+        let lends = |&node: &NodeId| {
+            self.extents.count_on(node) > 0 && self.health.may_try(node.writes(), now_ns)
+        };
+        let nodes = self.extents.nodes().filter(lends).count();
+        let wanted = self.plan.at(nodes).unwrap_or(0);
+        let is_there = |copy: &Extent| !self.health.is_gone(copy.node(), now_ns);
+        wanted.saturating_sub(self.copies(page).filter(is_there).count())
+    }
+
+    /// Gives up the copies of a page on nodes that are gone, if it has another one.
+    pub(super) fn give_up_gone(&mut self, page: u32, now_ns: u64) {
+        let health = &self.health;
+        let gone = |copy: &Extent| health.is_gone(copy.node(), now_ns);
+        if self.copies(page).all(|copy| gone(&copy)) {
+            return;
+        }
+        let nodes: u64 = (self.copies(page).filter(gone))
+            .fold(0, |nodes, copy| nodes | 1 << copy.node().position());
+        self.release_where(page, |_, copy| nodes & 1 << copy.node().position() != 0);
+    }
+
+    /// Copies that a page must have to leave local memory are there.
+    pub(in crate::shard) fn has_least(&self, page: u32) -> bool {
+        self.plan.least() == 1 || self.copies(page).count() >= self.plan.least()
+    }
+
+    /// Pages that can be added now: to all nodes, or, of several copies, to those that accept them.
+    pub(in crate::shard) fn room_count(&self) -> usize {
+        if self.plan.most() == 1 {
+            return self.extents.free_count();
+        }
+        self.takable_count()
+    }
+
+    /// Nodes are back: of several copies, all are tried.
+    pub(in crate::shard) fn forgive(&mut self) {
+        if self.plan.most() > 1 {
+            self.health.forgive();
+            self.has_short = true;
+        }
     }
 
     /// Publishes what each node holds, and how many of its queue pairs fail.

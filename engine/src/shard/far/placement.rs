@@ -35,7 +35,8 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn node_is_back(&mut self) {
         self.far.pages.retry_writes();
         self.far.pages.retry_reads();
-        self.far.pages.look_for_short();
+        self.far.pages.forgive();
+        self.copier.rest_no_more();
         self.pressure.relieve();
     }
 
@@ -60,7 +61,7 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.local.drop_unclean();
-        if !gone.contains(&true) {
+        if self.far.pages.plan().most() > 1 && !gone.contains(&true) {
             tracing::warn!(
                 shard = self.id,
                 node = &*name,

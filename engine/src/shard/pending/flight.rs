@@ -181,8 +181,10 @@ pub(crate) struct Flight {
     pub(crate) reads_again: bool,
     /// The node that the last READ was from.
     pub(crate) read_from: NodeId,
-    /// Nodes whose copies of the page failed, or were not what was written.
+    /// Nodes whose copies of the page failed or were damaged since all were to be tried.
     pub(crate) tried: Avoided,
+    /// Nodes whose copies of the record were not what was written.
+    pub(crate) damaged: Avoided,
     /// Findings: what READs have shown about other records.
     shown: Option<Box<ReadFindings>>,
     /// The parked request that the findings are for.
@@ -258,6 +260,7 @@ impl Flights {
             reads_again: false,
             read_from: NodeId::new(0),
             tried: Avoided::NONE,
+            damaged: Avoided::NONE,
             pinned: None,
             started_ns: 0,
             head: NONE,
@@ -453,7 +456,7 @@ impl Flights {
         flight.whole = false;
         flight.verified = false;
         flight.reads_again = false;
-        flight.tried = Avoided::NONE;
+        (flight.tried, flight.damaged) = (Avoided::NONE, Avoided::NONE);
         flight.answer_bytes = 0;
         flight.bytes = 0;
         flight.exact = 0;

@@ -35,6 +35,7 @@ impl<E: Endpoint> Shard<E> {
             (_, Some(view)) if verified || !authenticates && view.verify() => {
                 self.flights.get(flight).verified = true;
                 if view.key() == key {
+                    self.mend_damaged(flight);
                     let record = view.bytes();
                     return Ok(Some(Confirmed {
                         address,
@@ -125,7 +126,11 @@ impl<E: Endpoint> Shard<E> {
             return None;
         }
         entry.verified = true;
-        is_meant(self, view.key()).then_some(Confirmed {
+        if !is_meant(self, view.key()) {
+            return None;
+        }
+        self.mend_damaged(flight);
+        Some(Confirmed {
             address,
             header: view.header(),
             record: Some(view.bytes()),
@@ -224,15 +229,19 @@ impl<E: Endpoint> Shard<E> {
         Some(self.index.slot(position).class())
     }
 
-    /// What was read is not what was written. True if another copy of the page was not tried, whose
-    /// bytes mend this one. True once more: a transfer may fail, so all are tried again. Then its
+    /// What was read is not what was written. True if another copy of the page was not tried. True
+    /// once more: a transfer may fail, so all are tried again. Then its
     /// requests go by what else there is of their keys.
     #[cold]
     fn is_to_be_read_again(&mut self, flight: u32, address: Address) -> bool {
+        let has_copies = self.far.pages.plan().most() > 1;
+        let entry = self.flights.get(flight);
+        entry.damaged.add(entry.read_from);
+        if has_copies {
+            // The length may be what was damaged: it is read again, too.
+            (entry.exact, entry.bytes) = (0, 0);
+        }
         if self.reads_other_copy(flight) {
-            let entry = self.flights.get(flight);
-            let (node, bytes) = (entry.read_from, entry.bytes);
-            self.mend_copy(node, address, bytes);
             return true;
         }
         let entry = self.flights.get(flight);

@@ -334,7 +334,8 @@ impl<E: Endpoint> Shard<E> {
             self.local.note_damaged(victim.page);
         }
         if victim.fault == Fault::Fabric {
-            match self.far.pages.unreadable_node(victim.page) {
+            let silent = self.far.pages.unreadable_node(victim.page);
+            match silent.or_else(|| self.far.silent_untried(victim.page, victim.tried)) {
                 Some(node) => {
                     self.local
                         .victims
@@ -344,6 +345,13 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.unpin(victim.page);
+    }
+
+    /// True if a victim has a copy that was not read since all were to be tried.
+    fn has_untried_copy(&self, victim: &Victim) -> bool {
+        let mut tried = victim.tried;
+        tried.add_rest(victim.avoided);
+        self.far.has_other_copy(victim.page, tried)
     }
 
     /// Something of a victim is not what was written. True if it is read from another copy, or,

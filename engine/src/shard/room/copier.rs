@@ -16,6 +16,8 @@ const MENDS_MAX: usize = 64;
 pub(super) const REST_NS: u64 = 100_000_000;
 /// How long far READs are looked at for the pace, in nanoseconds.
 const WINDOW_NS: u64 = 100_000_000;
+/// After this time without copying, far READs are as usual again, in nanoseconds.
+const NEW_NS: u64 = 1_000_000_000;
 /// Far READs from which a percentile is taken, at least.
 const READS_MIN: u64 = 100;
 
@@ -27,6 +29,8 @@ pub(super) struct Task {
     pub(super) sequence: u64,
     /// The copy that is mended; `None` if a copy is added.
     pub(super) mends: Option<NodeId>,
+    /// The copy that was seen to be good, of one that is mended.
+    pub(super) source: Option<NodeId>,
     /// Bytes of the page.
     pub(super) start: usize,
     pub(super) end: usize,
@@ -94,10 +98,16 @@ impl Copier {
 
     /// Notes a task that mends a copy.
     pub(super) fn note_mend(&mut self, task: Task) {
-        let is_known = |known: &Task| (known.page, known.start) == (task.page, task.start);
+        let place = |task: &Task| (task.page, task.start, task.mends);
+        let is_known = |known: &Task| place(known) == place(&task);
         if self.mends.len() < MENDS_MAX && !self.mends.iter().any(is_known) {
             self.mends.push_back(task);
         }
+    }
+
+    /// A node may have room now.
+    pub(in crate::shard) fn rest_no_more(&mut self) {
+        self.rests_until_ns = 0;
     }
 
     /// No page is being copied or looked for, and no copy is to be mended.
@@ -131,6 +141,7 @@ pub(super) struct Pace {
     usual_ns: u64,
     seen: Box<HistogramSnapshot>,
     window_ends_ns: u64,
+    used_ns: Option<u64>,
 }
 
 impl Pace {
@@ -144,13 +155,15 @@ impl Pace {
             usual_ns: 0,
             seen: Box::default(),
             window_ends_ns: 0,
+            used_ns: None,
         }
     }
 
-    /// As [`Pace::begin`], unless a page was copied a moment ago.
-    pub(super) fn begin_if_new(&mut self, reads: HistogramSnapshot, now_ns: u64) {
-        if now_ns > self.window_ends_ns + WINDOW_NS || self.window_ends_ns == 0 {
-            self.begin(reads, now_ns);
+    /// Something is copied or looked for. It begins anew if that is long ago.
+    pub(super) fn note_use(&mut self, now_ns: u64, reads: impl FnOnce() -> HistogramSnapshot) {
+        let used_ns = self.used_ns.replace(now_ns);
+        if used_ns.is_none_or(|used_ns| now_ns > used_ns + NEW_NS) {
+            self.begin(reads(), now_ns);
         }
     }
 

@@ -18,12 +18,13 @@ use farcore_rdma::{Endpoint, Status};
 
 use super::copier::{Job, PIECES_MAX, Piece, REST_NS, Stage, Task};
 use crate::constants::UNIT_BYTES;
-use crate::log::Address;
 use crate::shard::Shard;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
-use crate::shard::far::{Avoided, NodeId, Posted, Purpose};
+use crate::shard::far::{Avoided, Posted, Purpose};
 use crate::shard::local::page_table::{PageKind, PageState};
 
+/// Pages for which room is left in far memory.
+const ROOM_KEPT: usize = 2;
 /// Pages looked at in one slice.
 const PAGES_A_SLICE: u32 = 256;
 
@@ -39,19 +40,32 @@ impl<E: Endpoint> Shard<E> {
         !self.copier.is_idle() || self.far.pages.has_short
     }
 
-    /// Notes that the record at an address of one copy is not what was written, in contrast to
-    /// another copy.
+    /// What a flight has read is proven: copies that were not what was written are mended from the
+    /// one that was.
+    #[inline]
+    pub(in crate::shard) fn mend_damaged(&mut self, flight: u32) {
+        if self.flights.get(flight).damaged != Avoided::NONE {
+            self.note_mends(flight);
+        }
+    }
+
     #[cold]
-    pub(in crate::shard) fn mend_copy(&mut self, node: NodeId, address: Address, bytes: u32) {
+    fn note_mends(&mut self, flight: u32) {
+        let entry = self.flights.get(flight);
+        let damaged = std::mem::take(&mut entry.damaged);
+        let (address, bytes, source) = (entry.address, entry.bytes as usize, entry.read_from);
         let page = address.page(self.shape);
         let start = address.unit(self.shape) as usize * UNIT_BYTES;
-        self.copier.note_mend(Task {
-            page,
-            sequence: self.local.pages.get(page).sequence,
-            mends: Some(node),
-            start,
-            end: start + bytes as usize,
-        });
+        for node in damaged.nodes().filter(|&node| node != source) {
+            self.copier.note_mend(Task {
+                page,
+                sequence: self.local.pages.get(page).sequence,
+                mends: Some(node),
+                source: Some(source),
+                start,
+                end: start + bytes,
+            });
+        }
     }
 
     /// Copies a little. True if anything was done.
@@ -63,7 +77,10 @@ impl<E: Endpoint> Shard<E> {
 
     #[cold]
     fn copy_on(&mut self) -> bool {
-        if self.copier.pace.is_window_over(self.now_ns) && self.copier.job.is_some() {
+        self.copier
+            .pace
+            .note_use(self.now_ns, || self.metrics.far.snapshot());
+        if self.copier.pace.is_window_over(self.now_ns) {
             let reads = self.metrics.far.snapshot();
             self.copier.pace.look(reads, self.now_ns);
         }
@@ -82,6 +99,11 @@ impl<E: Endpoint> Shard<E> {
                 Some(piece) => piece.stage == Stage::Read && self.write_piece(slot),
             };
         }
+        if !busy && self.copier.pieces.iter().all(Option::is_none) {
+            // No buffer is free, or no queue has room: the target and the page are not kept for it.
+            self.fail_copy();
+            self.copier.rests_until_ns = self.now_ns + REST_NS;
+        }
         self.finish_copy();
         busy
     }
@@ -91,12 +113,7 @@ impl<E: Endpoint> Shard<E> {
         let Some(task) = self.next_mend().or_else(|| self.next_short()) else {
             return false;
         };
-        let mut avoided = Avoided::NONE;
-        if let Some(node) = task.mends {
-            avoided.add(node);
-        }
-        let reads = self.metrics.far.snapshot();
-        self.copier.pace.begin_if_new(reads, self.now_ns);
+        let avoided = task.source.map_or(Avoided::NONE, Avoided::all_but);
         self.pin(task.page);
         self.copier.job = Some(Job {
             task,
@@ -111,11 +128,8 @@ impl<E: Endpoint> Shard<E> {
     fn next_mend(&mut self) -> Option<Task> {
         loop {
             let task = self.copier.mends.pop_front()?;
-            let mut tried = Avoided::NONE;
-            if let Some(node) = task.mends {
-                tried.add(node);
-            }
-            if self.is_as_copied(&task) && self.far.has_other_copy(task.page, tried) {
+            let avoided = task.source.map_or(Avoided::NONE, Avoided::all_but);
+            if self.is_as_copied(&task) && self.far.has_other_copy(task.page, avoided) {
                 return Some(task);
             }
         }
@@ -143,24 +157,30 @@ impl<E: Endpoint> Shard<E> {
             if !self.is_short(page) {
                 continue;
             }
-            if !self.far.claim_target(page, self.now_ns) {
+            let is_readable = self.far.pages.resting_node(page, self.now_ns).is_none();
+            if !is_readable || !self.has_room_to_copy() || !self.far.claim_target(page, self.now_ns)
+            {
                 self.copier.passed_over += 1;
                 continue;
             }
-            // It may lack another one.
-            self.copier.cursor = page;
             let entry = self.local.pages.get(page);
             let (units, records) = (entry.units as usize, entry.records);
             return Some(Task {
                 page,
                 sequence: entry.sequence,
                 mends: None,
+                source: None,
                 start: 0,
                 end: units * UNIT_BYTES + self.directory_far_bytes(records),
             });
         }
         self.background_due = true;
         None
+    }
+
+    /// What copying takes is not what compaction and flush cannot do without.
+    fn has_room_to_copy(&self) -> bool {
+        !self.compactor.is_stuck() && self.far.pages.takable_count() > ROOM_KEPT
     }
 
     /// All pages were looked at.
@@ -178,7 +198,7 @@ impl<E: Endpoint> Shard<E> {
         entry.kind() == PageKind::Log
             && matches!(entry.state(), PageState::Clean | PageState::Far)
             && !self.is_lost(page)
-            && self.far.pages.lacking(page) > 0
+            && self.far.pages.lacking(page, self.now_ns) > 0
     }
 
     /// True if a page holds what it held when its task was noted.
@@ -316,14 +336,18 @@ impl<E: Endpoint> Shard<E> {
         };
         let is_good = !job.failed && self.is_as_copied(&job.task);
         if job.task.mends.is_none() {
-            self.far.settle_target(job.task.page, is_good);
+            self.far.settle_target(job.task.page, is_good, self.now_ns);
         }
         let counters = &self.metrics.counters;
         match (is_good, job.task.mends) {
             (true, None) => counters.pages_copied.add(1),
             (true, Some(_)) => counters.copies_mended.add(1),
             // It is found again in another pass.
-            (false, _) => self.far.pages.has_short = true,
+            (false, _) => self.copier.passed_over += 1,
+        }
+        if is_good && job.task.mends.is_none() && self.is_short(job.task.page) {
+            // It lacks one more.
+            self.copier.cursor = job.task.page;
         }
         self.unpin(job.task.page);
     }

@@ -69,7 +69,7 @@ impl<E: Endpoint> Shard<E> {
             // The oldest pages go first.
         } else if self.far.pages.is_silent() {
             self.give_up_flush(Shortfall::Unavailable);
-        } else if self.far.pages.free_count() == 0 && !self.evicts_for_flush() {
+        } else if self.far.pages.room_count() == 0 && !self.evicts_for_flush() {
             self.give_up_flush(Shortfall::FarFull);
         }
         // Else the remaining pages are pinned for a moment.

@@ -129,20 +129,23 @@ impl<E: Endpoint> Shard<E> {
 
     /// Clean pages whose far copy is reliable.
     fn evictable_count(&self) -> usize {
-        if self.far.pages.all_answer() {
+        let pages = &self.far.pages;
+        if pages.all_answer() && pages.plan().least() == 1 {
             return self.local.clean.len();
         }
-        let pages = self.local.clean.iter();
-        pages
-            .filter(|&&page| !self.far.pages.is_doubtful(page))
+        let clean = self.local.clean.iter();
+        clean
+            .filter(|&&page| !pages.is_doubtful(page) && pages.has_least(page))
             .count()
     }
 
     /// Evicts a clean page; false if none may leave. The frame of one whose far copy is in doubt
     /// may hold the last good copy.
     pub(in crate::shard) fn evict_clean(&mut self) -> bool {
-        let may_go =
-            |&page: &u32| self.local.pages.get(page).pins == 0 && !self.far.pages.is_doubtful(page);
+        let far = &self.far.pages;
+        let may_go = |&page: &u32| {
+            self.local.pages.get(page).pins == 0 && !far.is_doubtful(page) && far.has_least(page)
+        };
         let Some(place) = self.local.clean.iter().position(may_go) else {
             return false;
         };
@@ -232,7 +235,7 @@ impl<E: Endpoint> Shard<E> {
         }
         let flushable = self.flusher.is_idle()
             && !self.local.sealed.is_empty()
-            && self.far.pages.free_count() > 0;
+            && self.far.pages.room_count() > 0;
         // A node that failed once or twice is probed until it answers or is silent.
         flushable
             || self.evictable_count() > 0

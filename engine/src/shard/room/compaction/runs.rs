@@ -170,7 +170,7 @@ impl<E: Endpoint> Shard<E> {
         let view = read.get(skip as usize..).and_then(RecordView::parse);
         let view = view.filter(|view| run.proven && self.is_of_living(view.key(), living));
         let Some(view) = view else {
-            if victim.reads_again {
+            if victim.reads_again && !self.has_untried_copy(victim) {
                 self.give_up_living(living);
             } else {
                 victim.fault = Fault::Damage;
