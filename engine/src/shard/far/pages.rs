@@ -140,6 +140,14 @@ impl FarPages {
         self.extents.name(node)
     }
 
+    /// What each node of a page's copies is called.
+    pub(in crate::shard) fn node_names(&self, page: u32) -> Vec<Arc<str>> {
+        let copies = self.copies(page);
+        copies
+            .map(|copy| Arc::clone(self.name(copy.node())))
+            .collect()
+    }
+
     /// What the nodes of a page's copies are called.
     pub(in crate::shard) fn node_name(&self, page: u32) -> Option<Arc<str>> {
         let first = self.name(self.node_of(page)?);

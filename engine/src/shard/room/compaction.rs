@@ -280,6 +280,7 @@ impl<E: Endpoint> Shard<E> {
             reads_again: false,
             avoided: self.far.one_copy(page, Avoided::NONE),
             tried: Avoided::NONE,
+            live_bytes: self.local.pages.get(page).live_bytes,
         });
     }
 
@@ -355,13 +356,18 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// Something of a victim is not what was written. True if it is read from another copy, or,
-    /// once all were tried, from each once more.
+    /// once all were tried, from each once more. With several copies, that is as long as it brings
+    /// any record: each may have others that are damaged.
     #[cold]
     fn reads_victim_again(&self, victim: &mut Victim) -> bool {
         victim.tried.add_rest(victim.avoided);
         if !self.far.has_other_copy(victim.page, victim.tried) {
             victim.tried = Avoided::NONE;
-            if std::mem::replace(&mut victim.reads_again, true) {
+            let live_bytes = self.local.pages.get(victim.page).live_bytes;
+            let before = std::mem::replace(&mut victim.live_bytes, live_bytes);
+            if live_bytes < before && self.far.pages.plan().most() > 1 {
+                victim.reads_again = false;
+            } else if std::mem::replace(&mut victim.reads_again, true) {
                 return false;
             }
         }

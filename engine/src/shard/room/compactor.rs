@@ -45,6 +45,8 @@ pub(in crate::shard::room) struct Victim {
     pub(in crate::shard::room) avoided: Avoided,
     /// Copies that were not what was written.
     pub(in crate::shard::room) tried: Avoided,
+    /// Live bytes of the page when all of its copies had been tried, at first all.
+    pub(in crate::shard::room) live_bytes: u64,
 }
 
 /// What keeps a victim from being finished.

@@ -151,7 +151,7 @@ impl<E: Endpoint> Shard<E> {
     pub(in crate::shard) fn give_up(&mut self, position: Position, slot: Slot) {
         let address = slot.address();
         let number = address.page(self.shape);
-        if let Some(name) = self.far.pages.node_name(number) {
+        for name in self.far.pages.node_names(number) {
             self.lost.note_node(&name);
         }
         let (class, place) = self.lost_place(0);

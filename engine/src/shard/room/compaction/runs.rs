@@ -172,6 +172,8 @@ impl<E: Endpoint> Shard<E> {
         let Some(view) = view else {
             if victim.reads_again && !self.has_untried_copy(victim) {
                 self.give_up_living(living);
+                // Of the next one, another copy may be good.
+                victim.reads_again = self.far.pages.plan().most() == 1;
             } else {
                 victim.fault = Fault::Damage;
             }
