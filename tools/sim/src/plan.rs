@@ -406,11 +406,11 @@ impl Plan {
         };
         (plan.closes, plan.evicts, plan.tight) = (false, false, None);
         (plan.nodes, plan.copies, plan.spares) = (random.of(&[2, 3, 4]), (2, 1), true);
-        plan.far_bytes = plan.far_bytes.max(8 << 20);
+        plan.far_bytes = 32 << 20;
         plan.node_bytes =
             (plan.far_bytes * plan.cores as u64 + (3 << 20)).next_multiple_of(1 << 20);
-        plan.keys = plan.keys.min(600);
-        plan.value_bytes_max = plan.value_bytes_max.min(2_000);
+        plan.keys = 2_000;
+        plan.value_bytes_max = 8_000;
         plan.spare_bytes = 0;
         plan.pace = random.of(&[30, 300, 1_000]);
         plan

@@ -13,7 +13,7 @@ const VARIANTS: u64 = 6;
 type Part = (&'static str, fn(&mut Plan));
 
 /// All that can be taken away.
-const PARTS: [Part; 40] = [
+const PARTS: [Part; 41] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
     ("false-failures", |plan| {

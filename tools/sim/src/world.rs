@@ -747,14 +747,14 @@ impl World {
         }
     }
 
-    /// Where nodes end one after the other, no read fails and no key is lost.
+    /// Where nodes end one after the other, no call fails for that and no key is lost.
     fn check_copies(&self, engine: &SimulatedEngine) -> Result<(), String> {
         let total = engine.engine().stats().total;
         let lost = total.lost_keys + total.records_damaged;
-        if self.plan.spares && lost + total.gets_failed > 0 {
+        let failed = self.coverage.errors_of("Unavailable") + self.coverage.errors_of("Damaged");
+        if self.plan.spares && lost + failed > 0 {
             return Err(format!(
-                "with two copies {lost} keys were lost and {} reads failed",
-                total.gets_failed
+                "with two copies {lost} keys were lost and {failed} calls failed"
             ));
         }
         Ok(())

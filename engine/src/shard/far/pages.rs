@@ -485,16 +485,12 @@ impl FarPages {
         pages
     }
 
-    /// Copies that a page lacks and that there are nodes for, which take pages or may be tried.
-    /// Those on nodes that are gone do not count.
+    /// Copies that a page lacks, whether there are nodes for them or not. Those on nodes that are
+    /// gone do not count.
     pub(in crate::shard) fn lacking(&self, page: u32, now_ns: u64) -> usize {
-        let lends = |&node: &NodeId| {
-            self.extents.count_on(node) > 0 && self.health.may_try(node.writes(), now_ns)
-        };
-        let nodes = self.extents.nodes().filter(lends).count();
-        let wanted = self.plan.at(nodes).unwrap_or(0);
         let is_there = |copy: &Extent| !self.health.is_gone(copy.node(), now_ns);
-        wanted.saturating_sub(self.copies(page).filter(is_there).count())
+        let there = self.copies(page).filter(is_there).count();
+        self.plan.most().saturating_sub(there)
     }
 
     /// Gives up the copies of a page on nodes that are gone, if it has another one.

@@ -66,6 +66,9 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// True if a key of this hash may be lost, in whole or in part. No far memory is read for it.
+    ///
+    /// Once true it is true until the repair ends. So a lost slot counts for a key that it excepts,
+    /// too: the exception ends when another key takes the slot over.
     fn may_be_lost(&self, repair: &Repair, hash: IndexHash) -> bool {
         if repair.is_torn(hash) {
             return true;
@@ -76,7 +79,10 @@ impl<E: Endpoint> Shard<E> {
         let hides = self.lost.may_hide(hash);
         let mut candidates = self.index.candidates(hash);
         candidates.any(|(_, slot)| {
-            if self.stands_for(slot, hash) {
+            if self
+                .lost
+                .is_current(slot.address().page(self.shape), &self.local.pages)
+            {
                 return true;
             }
             match self.local.record_at(slot.address()) {

@@ -192,7 +192,7 @@ impl<E: Endpoint> Shard<E> {
         }
     }
 
-    /// A page in far memory that lacks a copy for which there is a node.
+    /// A page in far memory that lacks a copy.
     fn is_short(&self, page: u32) -> bool {
         let entry = self.local.pages.get(page);
         entry.kind() == PageKind::Log

@@ -154,6 +154,20 @@ fn a_key_whose_slot_another_took_is_found_though_that_one_is_far() {
     );
 }
 
+/// A key is probed twice, and what files say of it must not be dropped the first time alone: the
+/// exception that a delete has left ends when another key of the same bits is restored.
+#[test]
+fn a_deleted_key_may_be_lost_as_long_as_others_of_its_bits_are() {
+    let mut reactor = filled(&setting());
+    reactor.lose_for_good(1);
+    let (lost, _) = lost_and_others(&mut reactor);
+    assert_eq!(delete(&mut reactor, lost[0]), Owned::Deleted);
+    assert!(reactor.shard.begin_repair());
+    assert!(may_be_lost(&mut reactor, lost[0]));
+    assert_ne!(file_says(&mut reactor, lost[0], 9), Owned::Stored(FILED));
+    assert_eq!(get(&mut reactor, lost[0]), Owned::Absent);
+}
+
 fn insert(reactor: &mut Reactor, element: u64) {
     let op = TreeOp::Insert {
         key: &element.to_be_bytes(),
