@@ -286,6 +286,11 @@ impl<E: Endpoint, T: Time> Reactor<E, T> {
         self.shard.is_quiet() && self.has_nothing_waiting() && self.journaling.is_settled()
     }
 
+    /// True if the shard should go on though nothing waits for it.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.shard.is_copying()
+    }
+
     /// True if other threads may go on with what is in progress: nothing, or what waits for a
     /// fabric that any thread may use, for clients other than those on this core.
     pub(crate) fn may_be_lent(&mut self) -> bool {

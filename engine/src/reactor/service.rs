@@ -190,12 +190,13 @@ async fn serve(
         }
         let seen = {
             let mut reactor = reactor.borrow_mut();
+            let closing = core_shared.lifecycle.is_closing();
             TurnRecord {
                 turns: reactor.turns(),
                 busy,
-                quiet: !busy && reactor.is_quiet(),
+                quiet: !busy && reactor.is_quiet() && (closing || !reactor.is_copying()),
                 now_ns: reactor.read_ns(),
-                closing: core_shared.lifecycle.is_closing(),
+                closing,
                 over,
             }
         };

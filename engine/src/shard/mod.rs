@@ -495,7 +495,6 @@ impl<E: Endpoint> Shard<E> {
         !self.flusher.is_idle()
             || !self.forgetting_done()
             || !compactor_rests
-            || self.is_copying()
             || self.trees.has_dying()
             || self.wants_room()
     }

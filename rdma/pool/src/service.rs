@@ -186,9 +186,8 @@ async fn remote(
         let endpoint = SharedEndpoint::open(&addresses, &fabric).await;
         endpoints.push(endpoint.map_err(|error| PoolError::Connect(error.to_string()))?);
     }
-    let mut sources = Vec::new();
-    let mut senders = Vec::new();
-    for (node, mut connections) in connections.into_iter().enumerate() {
+    let (mut sources, mut senders, mut away) = (Vec::new(), Vec::new(), Vec::new());
+    for (node, (mut connections, reason)) in connections.into_iter().enumerate() {
         for endpoint in &endpoints {
             if let Some(slot) = endpoint.connection_slot(node) {
                 connections.keep(slot);
@@ -196,6 +195,7 @@ async fn remote(
         }
         let (send, receive) = unbounded();
         senders.push(send);
+        away.push(reason);
         sources.push((RemoteSource::new(connections, &fabric), receive));
     }
     let lanes = lanes(endpoints, keepers, &options)?;
@@ -204,6 +204,11 @@ async fn remote(
         .map(|node| Node::new(Some(node)))
         .collect();
     let shared = Arc::new(Shared::new(options, nodes, lanes, senders.into()));
+    for (node, reason) in shared.nodes.iter().zip(away) {
+        if let Some(reason) = reason {
+            node.set_down(reason);
+        }
+    }
     for (node, (source, _)) in sources.iter_mut().enumerate() {
         source.join(node, &shared).await?;
     }
@@ -219,7 +224,7 @@ async fn open_sessions(
     addresses: &[FabricAddress],
     heartbeats: &Heartbeats,
     options: &PoolOptions,
-) -> Result<Vec<NodeConnections>> {
+) -> Result<Vec<(NodeConnections, Option<String>)>> {
     let connect = ConnectOptions {
         token: options.token.clone(),
         client: options.client.clone(),
@@ -251,7 +256,7 @@ async fn open_sessions(
         }
         let is_late = since.elapsed() >= options.nodes_wait;
         if open == all.len() || open >= least && (tried || is_late) {
-            return Ok(all);
+            return Ok(all.into_iter().zip(reasons).collect());
         }
         if tried && is_late {
             let reasons: Vec<_> = reasons.into_iter().flatten().collect();

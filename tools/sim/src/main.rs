@@ -32,8 +32,8 @@ struct Arguments {
     /// be what it promised.
     #[arg(long, conflicts_with_all = ["liveness", "soak"])]
     durable: bool,
-    /// Pages of far memory have two copies, and nodes end one after the other: no read fails, and
-    /// nothing is lost.
+    /// Pages of far memory have two copies, and nodes end one after the other: nothing may be
+    /// lost.
     #[arg(long, conflicts_with_all = ["liveness", "durable", "soak"])]
     copies: bool,
     /// Servers that follow each other: links and servers break, replicas are promoted, and what a

@@ -113,10 +113,6 @@ impl Coverage {
         *self.errors.entry(name.to_owned()).or_default() += 1;
     }
 
-    pub(crate) fn errors_of(&self, name: &str) -> u64 {
-        self.errors.get(name).copied().unwrap_or(0)
-    }
-
     pub(crate) fn reached(&mut self, reached: BTreeMap<&'static str, u64>) {
         for (what, count) in reached {
             *self.reached.entry(what).or_default() += count;

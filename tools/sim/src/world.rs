@@ -747,15 +747,13 @@ impl World {
         }
     }
 
-    /// Where nodes end one after the other, no call fails for that and no key is lost.
+    /// Where nodes end one after the other, no key is lost. Calls may fail: one node alone may have
+    /// no room.
     fn check_copies(&self, engine: &SimulatedEngine) -> Result<(), String> {
         let total = engine.engine().stats().total;
         let lost = total.lost_keys + total.records_damaged;
-        let failed = self.coverage.errors_of("Unavailable") + self.coverage.errors_of("Damaged");
-        if self.plan.spares && lost + failed > 0 {
-            return Err(format!(
-                "with two copies {lost} keys were lost and {failed} calls failed"
-            ));
+        if self.plan.spares && lost > 0 {
+            return Err(format!("with two copies {lost} keys were lost"));
         }
         Ok(())
     }

@@ -158,7 +158,7 @@ pub(crate) struct Arguments {
     /// Share of the time that copying pages again may take after a node was lost, 1 to 100 percent
     #[arg(long, value_name = "PERCENT", default_value_t = 20)]
     copy_percent: u8,
-    /// Memory nodes that must answer at the start; the others join later [default: all]
+    /// Memory nodes that must answer at the start, 1 to all; the others join later [default: all]
     #[arg(long, value_name = "COUNT", requires = "fabric")]
     nodes_min: Option<usize>,
     #[command(flatten)]

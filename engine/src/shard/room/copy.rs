@@ -29,8 +29,8 @@ const ROOM_KEPT: usize = 2;
 const PAGES_A_SLICE: u32 = 256;
 
 impl<E: Endpoint> Shard<E> {
-    /// A page is being copied or is to be.
-    pub(in crate::shard) fn is_copying(&self) -> bool {
+    /// A page is being copied or is to be: the core should go on, and need not before it ends.
+    pub(crate) fn is_copying(&self) -> bool {
         let is_resting = self.now_ns < self.copier.rests_until_ns;
         self.lacks_copies() && !(self.copier.is_idle() && is_resting)
     }
