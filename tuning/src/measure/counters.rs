@@ -297,8 +297,8 @@ counters! {
     pages_copied: Counter,
     /// Damaged pieces of copies that were written again from another copy.
     copies_mended: Counter,
-    /// Times that a memory node has taken back what it lent: it was started again, or the session at
-    /// it has ended.
+    /// Times that a memory node has taken back what it lent, because it was started again or the
+    /// session at it has ended.
     nodes_lost: Counter,
     /// Far READs that were repeated at another copy, because one failed or was damaged.
     far_reads_elsewhere: Counter,
