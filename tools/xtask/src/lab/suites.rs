@@ -27,7 +27,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 9] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
@@ -62,13 +62,6 @@ const SUITES: [Suite; 10] = [
         target: "crowd",
         tests: &["late_writes_of_a_stopped_client", "--nocapture"],
         environment: &["FARCORE_CROWD_LISTEN=rdma+tcp://10.77.0.1:0"],
-    },
-    // Pools of many processes that are killed, on nodes that are killed too.
-    Suite {
-        package: "rdma/pool",
-        target: "kills",
-        tests: &["--nocapture"],
-        environment: &["FARCORE_KILLS_LISTEN=rdma+tcp://10.77.0.1:0"],
     },
     Suite {
         package: "engine",
