@@ -96,9 +96,12 @@ impl Node {
         self.is_up.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_down(&self, reason: String) {
+    /// Notes that it does not answer, and why; without a reason, the last one stands.
+    pub(crate) fn set_down(&self, reason: Option<String>) {
         self.is_up.store(false, Ordering::Relaxed);
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        if let Some(reason) = reason {
+            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        }
     }
 
     /// Why it does not answer.

@@ -205,7 +205,7 @@ async fn remote(
         .collect();
     let shared = Arc::new(Shared::new(options, nodes, lanes, senders.into()));
     for (node, reason) in shared.nodes.iter().zip(away) {
-        if let Some(reason) = reason {
+        if reason.is_some() {
             node.set_down(reason);
         }
     }

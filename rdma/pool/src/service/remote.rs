@@ -191,7 +191,7 @@ impl RemoteSource {
         if !self.connections.is_open() {
             let error = self.connections.take_error();
             let error = error.map(|error| error.to_string());
-            shared.nodes[node].set_down(error.unwrap_or_default());
+            shared.nodes[node].set_down(error);
             return Ok(());
         }
         self.begin(node, shared);
@@ -200,7 +200,7 @@ impl RemoteSource {
                 return Err(PoolError::Connect(error.to_string()));
             }
             // It may have been restarted since: it is connected again as any other that is lost.
-            shared.nodes[node].set_down(error.to_string());
+            shared.nodes[node].set_down(Some(error.to_string()));
             return Ok(());
         }
         self.renew(node, shared);
@@ -238,7 +238,7 @@ impl RemoteSource {
             }
             Some(Change::Down(error)) => {
                 tracing::warn!(node = %address, %error, "a memory node does not answer");
-                shared.nodes[node].set_down(error.to_string());
+                shared.nodes[node].set_down(Some(error.to_string()));
             }
             Some(Change::Up) => {
                 tracing::info!(node = %address, "a memory node answers again");

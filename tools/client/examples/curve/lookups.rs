@@ -1,8 +1,8 @@
 //! What one-sided look-ups in a server's own memory would cost beside requests: in latency, rate
 //! and the server's processor time.
 //!
-//! A server lends a long value: the client gets a place, and READs it. So a lent get less a get of
-//! the same length in a message is a READ of that server's memory.
+//! A server lends a long value: it answers with the place of the value, and the client READs it. So
+//! the time of a lent get, less that of a get of one byte less in a message, is the time of a READ.
 //!
 //! - I1: server and client are processes of their own, so that the server's processor time is the
 //!   kernel's account of its process.
