@@ -399,8 +399,6 @@ impl Plan {
         let mut plan = Self::draw(seed, false);
         let mut random = Random::new(seed ^ 0x5EC0_9D00);
         plan.faults = Faults {
-            nap: plan.faults.nap,
-            clock: plan.faults.clock,
             restart: random.of(&[200, 1_000]),
             ..Faults::default()
         };
