@@ -208,6 +208,19 @@ fn describe_ycsb(scenario: &Scenario) -> String {
     )
 }
 
+/// On which nodes far memory lies, and in how many copies.
+fn nodes_of(plan: &Plan) -> String {
+    let nodes = match (&plan.fabric[..], plan.far_nodes) {
+        ([], 1) => String::new(),
+        ([], nodes) => format!(" on {nodes} nodes"),
+        (nodes, _) => format!(" on {}", nodes.join(", ")),
+    };
+    match plan.replicas {
+        1 => nodes,
+        copies => format!("{nodes} in {copies} copies"),
+    }
+}
+
 /// A plan in one line.
 #[must_use]
 pub fn describe(plan: &Plan, runs: u32) -> String {
@@ -247,11 +260,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
             )
         }
     };
-    let nodes = match (&plan.fabric[..], plan.far_nodes) {
-        ([], 1) => String::new(),
-        ([], nodes) => format!(" on {nodes} nodes"),
-        (nodes, _) => format!(" on {}", nodes.join(", ")),
-    };
+    let nodes = nodes_of(plan);
     let workers = plan
         .workers
         .map_or_else(String::new, |workers| format!(" for {workers} workers"));
@@ -260,7 +269,7 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         format!(", time limit {limit}")
     });
     format!(
-        "{what}: cores {:?}{workers}, {} keys a {} ({} of records), local memory {}, far memory {}{} at +{}, window {}, {}, \
+        "{what}: cores {:?}{workers}, {} keys a {} ({} of records), local memory {}, far memory {}{nodes} at +{}, window {}, {}, \
          encryption {}, pre-fault {}, seed {}{limit}, runs {runs}",
         plan.cores,
         plan.keys_per_core,
@@ -272,7 +281,6 @@ pub fn describe(plan: &Plan, runs: u32) -> String {
         Size(plan.data_bytes()),
         Size(plan.local_bytes),
         Size(plan.far_bytes),
-        nodes,
         table::nanoseconds(plan.far_latency_ns),
         plan.window,
         plan.profile,

@@ -39,6 +39,7 @@ impl SetupArgs {
             let flags = [
                 ("--fabric", !self.nodes().is_empty()),
                 ("--far-nodes", self.far_nodes.is_some()),
+                ("--replicas", self.replicas.is_some()),
                 ("--no-prefault", self.no_prefault),
                 ("--window", self.window.is_some()),
             ];

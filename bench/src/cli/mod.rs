@@ -163,7 +163,7 @@ pub struct SetupArgs {
     /// Cap on local memory, e.g. 256MiB [default: a quarter of the data]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub local: Option<u64>,
-    /// Size of far memory [default: three times the data]
+    /// Size of far memory [default: three times the data, for each of --replicas]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub far: Option<u64>,
     /// Where far memory is: `embedded`, or memory nodes, e.g.
@@ -194,6 +194,10 @@ pub struct SetupArgs {
     /// Embedded memory nodes that share far memory [default: 1]
     #[arg(long, value_name = "N")]
     pub far_nodes: Option<usize>,
+    /// Copies of each page of far memory, on as many memory nodes: 1 to 3; --far has room for all of
+    /// them [default: 1]
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<usize>,
     /// Latency added to each access of embedded far memory, e.g. 2us [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_nanoseconds)]
     pub far_latency: Option<u64>,
@@ -373,6 +377,7 @@ impl SetupArgs {
             nodes_min: self.nodes_min,
             nodes_wait_ns: None,
             far_nodes: self.far_nodes.unwrap_or(1),
+            replicas: self.replicas.unwrap_or(1),
             far_latency_ns: self.far_latency.unwrap_or(0),
             window: self.window.unwrap_or(window),
             profile: Profile::default(),
@@ -392,9 +397,9 @@ impl SetupArgs {
         plan.local_bytes = self
             .local
             .unwrap_or((plan.data_bytes() / 4).max(local_least));
-        plan.far_bytes = self
-            .far
-            .unwrap_or(plan.data_bytes().saturating_mul(3).max(64 << 20));
+        let copied = plan.data_bytes().saturating_mul(3).max(64 << 20);
+        let copies = plan.replicas.max(1) as u64;
+        plan.far_bytes = self.far.unwrap_or(copied.saturating_mul(copies));
         plan
     }
 }

@@ -71,6 +71,7 @@ fn flags_reach_the_plan() {
             port: None,
             gid_index: None,
             far_nodes: 3,
+            replicas: 1,
             far_latency_ns: 2_000,
             window: 8,
             profile: Profile::default(),
@@ -201,6 +202,21 @@ fn memory_nodes_are_compared_with_embedded_ones() {
     assert_eq!(plans[0].fabric, ["tcp://a:1", "tcp://b:2"]);
     assert_eq!(plans[0].token_file, Some("t".into()));
     assert_eq!(plans[0].nodes_min, Some(1));
+}
+
+#[test]
+fn copies_have_far_memory_of_their_own() {
+    let once = contest(&[]).plans(&machine()).unwrap().remove(0);
+    let twice = contest(&["--far-nodes", "2", "--replicas", "2"]);
+    let twice = twice.plans(&machine()).unwrap().remove(0);
+    assert_eq!((once.replicas, twice.replicas), (1, 2));
+    assert_eq!(twice.far_bytes, 2 * once.far_bytes);
+    let refused = contest(&["--replicas", "2"]).plans(&machine());
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("--replicas is 2: it must be 1"),
+        "{refused}"
+    );
 }
 
 #[test]

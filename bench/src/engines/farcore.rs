@@ -88,6 +88,7 @@ impl Farcore {
             None
         };
         let default = Config::from_profile(&plan.profile);
+        let nodes_named = nodes.len();
         Ok(Config {
             cores: plan.cores.clone(),
             local_bytes: plan.local_bytes,
@@ -101,6 +102,11 @@ impl Farcore {
                 port: plan.port,
                 gid_index: plan.gid_index,
                 ..VerbsOptions::default()
+            },
+            // Engines that run beside one with memory nodes have fewer of their own.
+            replicas: match nodes_named {
+                0 => plan.replicas.min(plan.far_nodes),
+                _ => plan.replicas,
             },
             embedded_nodes: plan.far_nodes,
             keys_expected: plan.keys_max(),

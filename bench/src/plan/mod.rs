@@ -51,6 +51,8 @@ pub const WINDOW_MAX: usize = 4096;
 pub const MIXED_OPS_MAX: u64 = 1 << 32;
 /// Most embedded memory nodes.
 pub const FAR_NODES_MAX: usize = 64;
+/// Copies of a page in far memory, at most.
+pub const REPLICAS_MAX: usize = 3;
 /// Longest far latency, in nanoseconds: a run must end.
 pub const FAR_LATENCY_NS_MAX: u64 = 1_000_000_000;
 
@@ -155,6 +157,9 @@ pub struct Plan {
     pub gid_index: Option<u8>,
     /// Embedded memory nodes that share far memory; engines without nodes ignore it.
     pub far_nodes: usize,
+    /// Copies of each page of far memory, which share [`Plan::far_bytes`].
+    #[serde(default = "one")]
+    pub replicas: usize,
     /// Latency added to each far access, in nanoseconds.
     pub far_latency_ns: u64,
     /// Most requests in flight on a core.
@@ -184,6 +189,11 @@ pub struct Plan {
     pub scenario: Scenario,
 }
 
+/// The copies of a page in plans that name no number.
+const fn one() -> usize {
+    1
+}
+
 impl Plan {
     /// A small plan of a scenario, to be changed: farcore on the first core, with 64 MiB of local
     /// and of far memory in this process.
@@ -204,6 +214,7 @@ impl Plan {
             port: None,
             gid_index: None,
             far_nodes: 1,
+            replicas: 1,
             far_latency_ns: 0,
             window: 64,
             profile: Profile::default(),

@@ -38,7 +38,7 @@ fn a_sound_plan_passes() {
 #[expect(clippy::type_complexity, reason = "a table of cases")]
 #[test]
 fn bad_settings_are_named_with_limit_and_value() {
-    let cases: [(fn(&mut Plan), &str); 10] = [
+    let cases: [(fn(&mut Plan), &str); 12] = [
         (
             |plan| plan.cores = vec![0, 7],
             "core 7, which does not exist",
@@ -49,6 +49,14 @@ fn bad_settings_are_named_with_limit_and_value() {
         (
             |plan| plan.far_nodes = 65,
             "--far-nodes is 65: it must be 1 to 64",
+        ),
+        (
+            |plan| plan.replicas = 2,
+            "--replicas is 2: it must be 1, as there is one memory node",
+        ),
+        (
+            |plan| (plan.far_nodes, plan.replicas) = (5, 4),
+            "--replicas is 4: it must be 1 to 3, a memory node for each copy",
         ),
         (
             |plan| plan.window = 0,

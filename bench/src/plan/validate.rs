@@ -10,7 +10,7 @@ use farcore_command::words::size;
 
 use super::{
     EngineName, FAR_LATENCY_NS_MAX, FAR_NODES_MAX, Forecast, LOCAL_BYTES_MIN, MIXED_OPS_MAX,
-    NODES_WAIT_NS_MAX, Plan, PlanError, Scenario, TIME_LIMIT_NS_MAX, WINDOW_MAX,
+    NODES_WAIT_NS_MAX, Plan, PlanError, REPLICAS_MAX, Scenario, TIME_LIMIT_NS_MAX, WINDOW_MAX,
 };
 use crate::record::{KEYS_MAX, VALUE_BYTES_MAX, VALUE_GRAIN_BYTES};
 use crate::skew::ZIPF_MAX;
@@ -51,7 +51,8 @@ impl Plan {
     /// Checks that the contest by its rules fits in local and far memory. There is no forecast for
     /// engines that do not divide their data between these.
     fn validate_room(&self) -> Result<(), PlanError> {
-        let memory = self.local_bytes.saturating_add(self.far_bytes);
+        let far = self.far_bytes / self.replicas.max(1) as u64;
+        let memory = self.local_bytes.saturating_add(far);
         let forecast = Forecast::new(self.keys(), self.encrypt, memory);
         let is_forecast = self.by_rules && self.engine.is_ours();
         if is_forecast && forecast.missing_bytes() > 0 {
@@ -194,6 +195,7 @@ impl Plan {
             let limit = format!("it must be 1 to {FAR_NODES_MAX} memory nodes");
             return Err(RangeError::new("--far-nodes", self.far_nodes, limit));
         }
+        self.validate_replicas()?;
         if let Some(nodes_min) = self.nodes_min
             && !(1..=self.fabric.len()).contains(&nodes_min)
         {
@@ -225,6 +227,23 @@ impl Plan {
             return Err(RangeError::new("--far-latency", value, limit));
         }
         Ok(())
+    }
+
+    /// No node has two copies of a page.
+    fn validate_replicas(&self) -> Result<(), RangeError> {
+        let nodes = match self.fabric.len() {
+            0 => self.far_nodes,
+            nodes => nodes,
+        };
+        let most = nodes.min(REPLICAS_MAX);
+        if (1..=most).contains(&self.replicas) {
+            return Ok(());
+        }
+        let limit = match most {
+            1 => "it must be 1, as there is one memory node".to_owned(),
+            most => format!("it must be 1 to {most}, a memory node for each copy"),
+        };
+        Err(RangeError::new("--replicas", self.replicas, limit))
     }
 
     fn validate_memory(&self, machine: &Machine) -> Result<(), PlanError> {

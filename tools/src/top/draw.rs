@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Row, Sparkline,
 
 use super::app::App;
 use super::column::{COLUMNS, fitting, number};
-use super::{cluster_line, data_line, replication_line};
+use super::{cluster_line, copies_line, data_line, replication_line};
 use crate::watch::rates::{CoreRates, Rates};
 use crate::watch::replication::ReplicationRates;
 
@@ -37,7 +37,7 @@ const HELP: &[&str] = &[
     "data  bytes logged, those not on the disk yet, how long the last sync",
     "      took; age and size of the last snapshot",
     "repl  what a replica has to apply or load; replicas, and their lag",
-    "clus  the map of the cluster; slots that are the server's",
+    "clus  map of the cluster, slots   copy  far pages that lack copies",
     "sect/s, held, want, lost/s  sections that clients got, how long they had",
     "      them, clients that wait, and sections that were held too long",
     "",
@@ -104,7 +104,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App) {
     let has_data = rates.is_some_and(|rates| rates.data.is_some());
     let has_replication = rates.and_then(replication_of).is_some();
     let has_cluster = rates.is_some_and(|rates| rates.cluster.is_some());
-    let beside = [has_data, has_replication, has_cluster].map(u16::from);
+    let has_copies = rates.is_some_and(|rates| rates.copies.is_active());
+    let beside = [has_data, has_replication, has_cluster, has_copies].map(u16::from);
     let [header, body, footer] = Layout::vertical([
         Constraint::Length(3 + beside.iter().sum::<u16>()),
         Constraint::Min(0),
@@ -196,6 +197,8 @@ fn draw_header(frame: &mut Frame<'_>, app: &App, area: Rect) {
             number(total.keys as f64),
         )));
         lines.push(memory_line(rates));
+        let copies = Some(&rates.copies).filter(|copies| copies.is_active());
+        lines.extend(copies.map(copies_line::line));
         lines.extend(rates.data.as_ref().map(data_line::line));
         lines.extend(replication_of(rates).map(replication_line::line));
         lines.extend(rates.cluster.as_ref().map(cluster_line::line));

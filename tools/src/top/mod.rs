@@ -11,6 +11,7 @@
 mod app;
 mod cluster_line;
 mod column;
+mod copies_line;
 mod data_line;
 mod draw;
 mod picture;

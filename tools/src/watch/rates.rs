@@ -9,6 +9,7 @@ use farcore_tuning::{saturating_sum, system_ms};
 use serde::Serialize;
 
 use super::cluster::ClusterState;
+use super::copies::CopiesState;
 use super::data::DataRates;
 use super::replication::ReplicationRates;
 
@@ -126,6 +127,7 @@ pub(crate) struct Rates {
     /// Requests of threads that do not run on a core.
     pub(crate) handles: Latency,
     pub(crate) nodes: Vec<NodeRates>,
+    pub(crate) copies: CopiesState,
     pub(crate) hot_keys: Vec<HotShare>,
     /// The data directory; absent without one.
     pub(crate) data: Option<DataRates>,
@@ -340,6 +342,8 @@ impl Rates {
             cores.push(between.rates(Some(now.core), seconds));
             total.add(&between);
         }
+        let now = later.cores.iter().map(|core| core.counters);
+        let all = now.fold(ShardSnapshot::default(), |sum, one| sum + one);
         let none = NodeReport::default();
         let nodes = later.nodes.iter().enumerate().map(|(place, now)| {
             let then = earlier
@@ -368,6 +372,7 @@ impl Rates {
             cores,
             handles: latency(&later.handles.since(&earlier.handles)),
             nodes: nodes.collect(),
+            copies: CopiesState::of(&total.counters, &all, seconds),
             data: later.data.as_ref().map(|now| {
                 let then = earlier.data.as_ref().unwrap_or(now);
                 DataRates::between(then, now, seconds, system_ms())
