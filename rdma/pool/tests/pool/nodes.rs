@@ -1,13 +1,29 @@
 //! Nodes that are started, stopped and started again at the same address.
+//!
+//! `FARCORE_POOL_LISTEN` sets where they listen: `rdma+tcp://10.0.0.1:0` for RDMA. Nodes that
+//! isolate their clients, and those of a given address of loopback, listen over TCP.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use farcore_pool::{PoolOptions, RemotePool};
-use farcore_rdma::Lock;
 use farcore_rdma::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
+use farcore_rdma::{FabricAddress, Lock, Scheme};
 
 pub(crate) const EXTENT: u64 = 64 << 10;
+
+fn listen() -> FabricAddress {
+    let listen = std::env::var("FARCORE_POOL_LISTEN").ok();
+    let listen = listen.unwrap_or_else(|| "tcp://127.0.0.1:0".to_owned());
+    listen.parse().expect("an address")
+}
+
+fn scheme(address: SocketAddr) -> Scheme {
+    match address.ip().is_loopback() {
+        true => Scheme::Tcp,
+        false => listen().scheme(),
+    }
+}
 
 pub(crate) fn node_at(address: SocketAddr, extents: u64) -> NodeHandle {
     MemoryNode::start(options(address, extents)).expect("a node")
@@ -29,19 +45,27 @@ pub(crate) fn options(address: SocketAddr, extents: u64) -> NodeOptions {
         lock: Lock::Off,
         ..MemoryOptions::new(extents * EXTENT)
     };
+    // A guest with a device is slow: its programs must not lose their sessions.
+    let lease = match scheme(address) {
+        Scheme::Tcp => 1,
+        _ => 5,
+    };
     NodeOptions {
-        lease: Duration::from_secs(1),
+        scheme: scheme(address),
+        lease: Duration::from_secs(lease),
         keep: Duration::ZERO,
         ..NodeOptions::new(address, memory)
     }
 }
 
 pub(crate) fn node(extents: u64) -> NodeHandle {
-    node_at(([127, 0, 0, 1], 0).into(), extents)
+    let host = listen().host().parse().expect("an IP address");
+    node_at(SocketAddr::new(host, 0), extents)
 }
 
 pub(crate) fn name(node: &NodeHandle) -> String {
-    format!("tcp://{}", node.address())
+    let address = node.address();
+    format!("{}://{address}", scheme(address).as_str())
 }
 
 pub(crate) fn connect(nodes: &[&NodeHandle]) -> RemotePool {
