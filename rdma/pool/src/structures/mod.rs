@@ -25,9 +25,9 @@ mod block;
 #[cfg(test)]
 mod checked;
 mod counter;
-mod links;
 mod lock;
 mod map;
+mod nodes;
 mod once_table;
 mod queue;
 mod stack;

@@ -12,24 +12,17 @@
 //! - I3: a node's link counts versions for ever, also while the node is free: a swap of it succeeds
 //!   only if the node was not given back since the link was read.
 
-use std::collections::HashSet;
 use std::future::Future;
-use std::marker::PhantomData;
 
-use super::block::{Block, decode, encode, malformed, words_of};
-use super::links::{Free, Link, chained};
-use super::stack::{check_capacity, opened_nodes, walk};
+use super::nodes::{LINKS, Link, Nodes, check_capacity};
 use crate::error::Result;
 use crate::export::Exported;
 use crate::op::Op;
 use crate::plain::{Plain, mark};
 use crate::pool::RemotePool;
 
-const CAPACITY: usize = 1;
-const HEAD: usize = 2;
-const TAIL: usize = 3;
-const FREE: usize = 4;
-const NODES: usize = 5;
+const HEAD: usize = LINKS;
+const TAIL: usize = LINKS + 1;
 
 /// A queue that processes share: first in, first out.
 ///
@@ -44,12 +37,7 @@ const NODES: usize = 5;
 /// # Ok::<(), farcore_pool::PoolError>(())
 /// ```
 #[derive(Debug)]
-pub struct RemoteQueue<T> {
-    block: Block,
-    /// Nodes: one more than values.
-    nodes: usize,
-    holds: PhantomData<fn() -> T>,
-}
+pub struct RemoteQueue<T>(Nodes<T, 2>);
 
 impl<T: Plain> RemoteQueue<T> {
     const MARK: u64 = mark("farcore queue", &[T::MARK]);
@@ -65,21 +53,10 @@ impl<T: Plain> RemoteQueue<T> {
     ) -> Op<'_, impl Future<Output = Result<Self>> + Send> {
         Op::new(pool.lane(), async move {
             check_capacity(capacity)?;
-            let nodes = capacity + 1;
-            check_capacity(nodes)?;
-            let first = Link::NONE.next(Some(0)).0;
-            let free = Link::NONE.next(Some(1)).0;
-            let mut words = vec![Self::MARK, nodes as u64, first, first, free];
-            words.extend(chained(nodes, 1 + words_of::<T>()));
             // The first node is the list, all others are free.
-            words[NODES] = Link::NONE.next(None).0;
-            let count = words.len();
-            let block = Block::create(pool, &words, count).await?;
-            Ok(Self {
-                block,
-                nodes,
-                holds: PhantomData,
-            })
+            let first = Link::NONE.next(Some(0));
+            let nodes = Nodes::create(pool, Self::MARK, capacity + 1, [first, first], 1);
+            nodes.await.map(Self)
         })
     }
 
@@ -93,13 +70,7 @@ impl<T: Plain> RemoteQueue<T> {
         exported: &'a Exported<u64>,
     ) -> Op<'a, impl Future<Output = Result<Self>> + Send + 'a> {
         Op::new(pool.lane(), async move {
-            let block = Block::open(pool, exported, Self::MARK, NODES).await?;
-            let nodes = opened_nodes::<T>(&block, CAPACITY, NODES).await?;
-            Ok(Self {
-                block,
-                nodes,
-                holds: PhantomData,
-            })
+            Nodes::open(pool, exported, Self::MARK).await.map(Self)
         })
     }
 
@@ -108,22 +79,12 @@ impl<T: Plain> RemoteQueue<T> {
     /// # Errors
     /// As [`RemoteSlice::export`](crate::RemoteSlice::export).
     pub fn export(&self) -> Op<'_, impl Future<Output = Result<Exported<u64>>> + Send> {
-        Op::new(self.block.lane(), self.block.export())
+        Op::new(self.0.block.lane(), self.0.block.export())
     }
 
-    fn free(&self) -> Free {
-        Free {
-            top: FREE,
-            nodes: NODES,
-            stride: 1 + words_of::<T>(),
-        }
-    }
-
+    /// The word of the node that a link of the list leads to.
     fn word(&self, link: Link) -> Result<usize> {
-        match link.node() {
-            Some(node) if node < self.nodes => Ok(self.free().word(node)),
-            _ => Err(malformed("a link leads past its nodes")),
-        }
+        self.0.word(link.node().unwrap_or(usize::MAX))
     }
 
     /// Pushes a value; false if the queue is full.
@@ -135,32 +96,34 @@ impl<T: Plain> RemoteQueue<T> {
         &'a self,
         value: &'a T,
     ) -> Op<'a, impl Future<Output = Result<bool>> + Send + 'a> {
-        Op::new(self.block.lane(), async move {
-            let Some(node) = self.free().take(&self.block).await? else {
+        let Self(nodes) = self;
+        let block = &nodes.block;
+        Op::new(block.lane(), async move {
+            let Some(node) = nodes.take().await? else {
                 return Ok(false);
             };
-            let word = self.free().word(node);
-            let own = Link(self.block.read_one(word).await?).next(None);
-            let node_words = [&[own.0], &encode(value)[..]].concat();
-            self.block.write(word, &node_words).await?;
+            let word = nodes.word(node)?;
+            let own = Link(block.read_one(word).await?).next(None);
+            let words = Nodes::<T, 2>::words(own, value);
+            block.write(word, &words).await?;
             loop {
-                let tail = Link(self.block.read_one(TAIL).await?);
+                let tail = Link(block.read_one(TAIL).await?);
                 let last = self.word(tail)?;
-                let next = Link(self.block.read_one(last).await?);
+                let next = Link(block.read_one(last).await?);
                 if next.node().is_some() {
                     // Another push has not moved the tail yet.
                     let new = tail.next(next.node());
-                    self.block.swap(TAIL, tail.0, new.0).await?;
+                    block.swap(TAIL, tail.0, new.0).await?;
                     continue;
                 }
                 // A tail that has moved since shows a node that may be free by now.
-                if self.block.read_one(TAIL).await? != tail.0 {
+                if block.read_one(TAIL).await? != tail.0 {
                     continue;
                 }
                 let linked = next.next(Some(node));
-                if self.block.swap(last, next.0, linked.0).await? == next.0 {
+                if block.swap(last, next.0, linked.0).await? == next.0 {
                     let new = tail.next(Some(node));
-                    self.block.swap(TAIL, tail.0, new.0).await?;
+                    block.swap(TAIL, tail.0, new.0).await?;
                     return Ok(true);
                 }
             }
@@ -172,12 +135,14 @@ impl<T: Plain> RemoteQueue<T> {
     /// # Errors
     /// As [`RemoteQueue::push`].
     pub fn pop(&self) -> Op<'_, impl Future<Output = Result<Option<T>>> + Send> {
-        Op::new(self.block.lane(), async move {
-            let mut words = vec![0; 1 + words_of::<T>()];
+        let Self(nodes) = self;
+        let block = &nodes.block;
+        Op::new(block.lane(), async move {
+            let mut words = Vec::new();
             loop {
-                let [head, tail] = self.block.read_in_order([HEAD, TAIL]).await?.map(Link);
-                let next = Link(self.block.read_one(self.word(head)?).await?);
-                if self.block.read_one(HEAD).await? != head.0 {
+                let [head, tail] = block.read_in_order([HEAD, TAIL]).await?.map(Link);
+                let next = Link(block.read_one(self.word(head)?).await?);
+                if block.read_one(HEAD).await? != head.0 {
                     continue;
                 }
                 let Some(first) = next.node() else {
@@ -185,18 +150,17 @@ impl<T: Plain> RemoteQueue<T> {
                     return Ok(None);
                 };
                 if head.node() == tail.node() {
-                    self.block
-                        .swap(TAIL, tail.0, tail.next(Some(first)).0)
-                        .await?;
+                    let new = tail.next(Some(first));
+                    block.swap(TAIL, tail.0, new.0).await?;
                     continue;
                 }
-                self.block.read(self.word(next)?, &mut words).await?;
+                nodes.read(first, &mut words).await?;
                 let new = head.next(Some(first));
-                if self.block.swap(HEAD, head.0, new.0).await? == head.0 {
+                if block.swap(HEAD, head.0, new.0).await? == head.0 {
                     // The head's version shows that the node was on the list all the time.
-                    let value = decode(&words[1..])?;
+                    let value = Nodes::<T, 2>::value(&words)?;
                     if let Some(node) = head.node() {
-                        self.free().give(&self.block, node).await?;
+                        nodes.give(node).await?;
                     }
                     return Ok(Some(value));
                 }
@@ -210,20 +174,6 @@ impl<T: Plain> RemoteQueue<T> {
     /// # Errors
     /// As [`RemoteSlice::read`](crate::RemoteSlice::read).
     pub fn repair(&self) -> Op<'_, impl Future<Output = Result<usize>> + Send> {
-        Op::new(self.block.lane(), async move {
-            let mut known = HashSet::new();
-            for first in [HEAD, FREE] {
-                let first = Link(self.block.read_one(first).await?);
-                let word_of = |node: usize| self.word(Link::NONE.next(Some(node)));
-                walk(&self.block, first, &mut known, word_of).await?;
-            }
-            let lost: Vec<_> = (0..self.nodes)
-                .filter(|node| !known.contains(node))
-                .collect();
-            for &node in &lost {
-                self.free().give(&self.block, node).await?;
-            }
-            Ok(lost.len())
-        })
+        Op::new(self.0.block.lane(), self.0.repair(HEAD))
     }
 }

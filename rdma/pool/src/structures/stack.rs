@@ -9,22 +9,16 @@
 //! - I1: a node is on the stack, free, or held by one operation.
 //! - I2: an operation that dies keeps at most one node. [`RemoteStack::repair`] finds those.
 
-use std::collections::HashSet;
 use std::future::Future;
-use std::marker::PhantomData;
 
-use super::block::{Block, decode, encode, index, malformed, words_of};
-use super::links::{Free, Link, NODES_MAX, chained};
-use crate::error::{PoolError, Result};
+use super::nodes::{LINKS, Link, Nodes};
+use crate::error::Result;
 use crate::export::Exported;
 use crate::op::Op;
 use crate::plain::{Plain, mark};
 use crate::pool::RemotePool;
 
-const CAPACITY: usize = 1;
-const TOP: usize = 2;
-const FREE: usize = 3;
-const NODES: usize = 4;
+const TOP: usize = LINKS;
 
 /// A stack that processes share.
 ///
@@ -39,45 +33,7 @@ const NODES: usize = 4;
 /// # Ok::<(), farcore_pool::PoolError>(())
 /// ```
 #[derive(Debug)]
-pub struct RemoteStack<T> {
-    block: Block,
-    capacity: usize,
-    holds: PhantomData<fn() -> T>,
-}
-
-/// The words of a structure of nodes; `None` if they exceed what can be addressed.
-pub(super) fn total<T: Plain>(header: usize, capacity: usize) -> Option<usize> {
-    capacity
-        .checked_mul(1 + words_of::<T>())?
-        .checked_add(header)
-}
-
-/// Checks the number of nodes of a structure.
-pub(super) fn check_capacity(capacity: usize) -> Result<()> {
-    if (1..=NODES_MAX).contains(&capacity) {
-        return Ok(());
-    }
-    Err(PoolError::Option {
-        option: "capacity",
-        value: capacity.to_string(),
-        range: "1 to 4294967294",
-    })
-}
-
-/// The number of nodes that a structure of another process says it has, in a word, if it can hold
-/// them behind a header.
-pub(super) async fn opened_nodes<T: Plain>(
-    block: &Block,
-    word: usize,
-    header: usize,
-) -> Result<usize> {
-    let nodes = index(block.read_one(word).await?);
-    check_capacity(nodes)?;
-    if total::<T>(header, nodes).is_none_or(|total| total > block.len()) {
-        return Err(malformed("it has fewer nodes than it says"));
-    }
-    Ok(nodes)
-}
+pub struct RemoteStack<T>(Nodes<T, 1>);
 
 impl<T: Plain> RemoteStack<T> {
     const MARK: u64 = mark("farcore stack", &[T::MARK]);
@@ -85,42 +41,29 @@ impl<T: Plain> RemoteStack<T> {
     /// Creates a stack for a number of values.
     ///
     /// # Errors
-    /// As [`RemotePool::alloc`]; [`PoolError::Option`] if the capacity is out of range.
+    /// As [`RemotePool::alloc`]; [`PoolError::Option`](crate::PoolError::Option) if the capacity is
+    /// out of range.
     pub fn create(
         pool: &RemotePool,
         capacity: usize,
     ) -> Op<'_, impl Future<Output = Result<Self>> + Send> {
         Op::new(pool.lane(), async move {
-            check_capacity(capacity)?;
-            let mut words = vec![Self::MARK, capacity as u64, 0, Link::NONE.next(Some(0)).0];
-            let stride = 1 + words_of::<T>();
-            words.extend(chained(capacity, stride));
-            let count = words.len();
-            let block = Block::create(pool, &words, count).await?;
-            Ok(Self {
-                block,
-                capacity,
-                holds: PhantomData,
-            })
+            let nodes = Nodes::create(pool, Self::MARK, capacity, [Link::NONE], 0);
+            nodes.await.map(Self)
         })
     }
 
     /// Opens a stack of another process.
     ///
     /// # Errors
-    /// As [`RemotePool::import`]; [`PoolError::WrongType`] if it holds other values.
+    /// As [`RemotePool::import`]; [`PoolError::WrongType`](crate::PoolError::WrongType) if it holds
+    /// other values.
     pub fn open<'a>(
         pool: &'a RemotePool,
         exported: &'a Exported<u64>,
     ) -> Op<'a, impl Future<Output = Result<Self>> + Send + 'a> {
         Op::new(pool.lane(), async move {
-            let block = Block::open(pool, exported, Self::MARK, NODES).await?;
-            let capacity = opened_nodes::<T>(&block, CAPACITY, NODES).await?;
-            Ok(Self {
-                block,
-                capacity,
-                holds: PhantomData,
-            })
+            Nodes::open(pool, exported, Self::MARK).await.map(Self)
         })
     }
 
@@ -129,47 +72,32 @@ impl<T: Plain> RemoteStack<T> {
     /// # Errors
     /// As [`RemoteSlice::export`](crate::RemoteSlice::export).
     pub fn export(&self) -> Op<'_, impl Future<Output = Result<Exported<u64>>> + Send> {
-        Op::new(self.block.lane(), self.block.export())
-    }
-
-    fn free(&self) -> Free {
-        Free {
-            top: FREE,
-            nodes: NODES,
-            stride: 1 + words_of::<T>(),
-        }
-    }
-
-    fn check(&self, node: usize) -> Result<usize> {
-        if node < self.capacity {
-            return Ok(self.free().word(node));
-        }
-        Err(malformed("a link leads past its nodes"))
+        Op::new(self.0.block.lane(), self.0.block.export())
     }
 
     /// Pushes a value; false if the stack is full.
     ///
     /// # Errors
     /// As [`RemoteSlice::compare_and_swap`](crate::RemoteSlice::compare_and_swap): after
-    /// [`PoolError::UnknownOutcome`] the value was pushed or not.
+    /// [`PoolError::UnknownOutcome`](crate::PoolError::UnknownOutcome) the value was pushed or not.
     pub fn push<'a>(
         &'a self,
         value: &'a T,
     ) -> Op<'a, impl Future<Output = Result<bool>> + Send + 'a> {
-        Op::new(self.block.lane(), async move {
-            let Some(node) = self.free().take(&self.block).await? else {
+        let Self(nodes) = self;
+        Op::new(nodes.block.lane(), async move {
+            let Some(node) = nodes.take().await? else {
                 return Ok(false);
             };
-            let word = self.check(node)?;
-            let mut own = Link(self.block.read_one(word).await?);
-            let mut top = Link(self.block.read_one(TOP).await?);
-            let value = encode(value);
+            let word = nodes.word(node)?;
+            let mut own = Link(nodes.block.read_one(word).await?);
+            let mut top = Link(nodes.block.read_one(TOP).await?);
             loop {
                 own = own.next(top.node());
-                let node_words = [&[own.0], &value[..]].concat();
-                self.block.write(word, &node_words).await?;
+                let words = Nodes::<T, 1>::words(own, value);
+                nodes.block.write(word, &words).await?;
                 let new = top.next(Some(node));
-                let found = self.block.swap(TOP, top.0, new.0).await?;
+                let found = nodes.block.swap(TOP, top.0, new.0).await?;
                 if found == top.0 {
                     return Ok(true);
                 }
@@ -183,20 +111,20 @@ impl<T: Plain> RemoteStack<T> {
     /// # Errors
     /// As [`RemoteStack::push`].
     pub fn pop(&self) -> Op<'_, impl Future<Output = Result<Option<T>>> + Send> {
-        Op::new(self.block.lane(), async move {
-            let mut top = Link(self.block.read_one(TOP).await?);
-            let mut words = vec![0; 1 + words_of::<T>()];
+        let Self(nodes) = self;
+        Op::new(nodes.block.lane(), async move {
+            let mut top = Link(nodes.block.read_one(TOP).await?);
+            let mut words = Vec::new();
             loop {
                 let Some(node) = top.node() else {
                     return Ok(None);
                 };
-                self.block.read(self.check(node)?, &mut words).await?;
-                let next = Link(words[0]).node();
-                let found = self.block.swap(TOP, top.0, top.next(next).0).await?;
+                let next = nodes.read(node, &mut words).await?.node();
+                let found = nodes.block.swap(TOP, top.0, top.next(next).0).await?;
                 if found == top.0 {
                     // The version shows that the node was on the stack all the time.
-                    let value = decode(&words[1..])?;
-                    self.free().give(&self.block, node).await?;
+                    let value = Nodes::<T, 1>::value(&words)?;
+                    nodes.give(node).await?;
                     return Ok(Some(value));
                 }
                 top = Link(found);
@@ -210,41 +138,6 @@ impl<T: Plain> RemoteStack<T> {
     /// # Errors
     /// As [`RemoteSlice::read`](crate::RemoteSlice::read).
     pub fn repair(&self) -> Op<'_, impl Future<Output = Result<usize>> + Send> {
-        Op::new(self.block.lane(), async move {
-            let mut known = HashSet::new();
-            for top in [TOP, FREE] {
-                walk(
-                    &self.block,
-                    Link(self.block.read_one(top).await?),
-                    &mut known,
-                    |node| self.check(node),
-                )
-                .await?;
-            }
-            let lost = (0..self.capacity).filter(|node| !known.contains(node));
-            let lost: Vec<_> = lost.collect();
-            for &node in &lost {
-                self.free().give(&self.block, node).await?;
-            }
-            Ok(lost.len())
-        })
+        Op::new(self.0.block.lane(), self.0.repair(TOP))
     }
-}
-
-/// Follows links, and collects the nodes.
-pub(super) async fn walk(
-    block: &Block,
-    first: Link,
-    known: &mut HashSet<usize>,
-    word_of: impl Fn(usize) -> Result<usize>,
-) -> Result<()> {
-    let mut link = first;
-    while let Some(node) = link.node() {
-        let word = word_of(node)?;
-        if !known.insert(node) {
-            return Err(malformed("its links form a circle"));
-        }
-        link = Link(block.read_one(word).await?);
-    }
-    Ok(())
 }
