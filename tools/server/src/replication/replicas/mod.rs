@@ -17,6 +17,8 @@ pub(crate) mod port;
 pub(crate) mod publisher;
 mod reader;
 mod replica;
+mod returns;
 mod sync;
+mod waiters;
 mod window;
 mod writer;

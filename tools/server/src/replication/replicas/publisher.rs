@@ -8,16 +8,13 @@
 //! - P3: a stream has one identity. If its changes can be followed no more, another one begins, and
 //!   all replicas load anew.
 
-use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farcore::Version;
 use farcore_tuning::mutated;
 
 use super::super::source::write_command;
@@ -26,7 +23,9 @@ use super::merge::{Merge, MergeError};
 use super::port::{NewReplica, Order, Whom, Wish};
 use super::reader::{Answer, ReadError, Reader};
 use super::replica::{Phase, Replica, ReplicaError};
+use super::returns::Returns;
 use super::sync::{Finished, Sync, SyncError};
+use super::waiters::{Stage, Waiters};
 use super::window::Fills;
 use super::writer::{Disturbance, StreamWriter};
 use crate::cores::answers::Answers;
@@ -44,10 +43,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const GATHER: Duration = Duration::from_micros(500);
 /// How long changes are noted without a replica that wants them; as Redis.
 const IDLE: Duration = Duration::from_secs(3600);
-/// How long what a replica needs is kept while it is to come again.
-const AWAITED_FOR: Duration = Duration::from_secs(10);
-/// Loads of which replicas may come again, at most.
-const LOADED_MAX: usize = 64;
 /// Bytes of changes that one round takes.
 const ROUND_BYTES: usize = 4 << 20;
 
@@ -122,26 +117,6 @@ pub(crate) fn renamed(shared: &Shared) {
     }
 }
 
-/// A client that waits until replicas have the stream.
-#[derive(Debug)]
-struct Waiter {
-    whom: Whom,
-    until: Option<Instant>,
-    stage: Stage,
-    answer: Answers<usize>,
-}
-
-/// What a client waits for.
-#[derive(Debug)]
-enum Stage {
-    /// That what the shards had noted when it began is taken, up to these bytes of each.
-    Taken(Vec<u64>),
-    /// That the changes of keys up to these versions are written.
-    Written(Vec<(Arc<[u8]>, Version)>),
-    /// That replicas have the stream up to this byte.
-    Acknowledged(u64),
-}
-
 /// Whose changes the stream has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -153,24 +128,6 @@ enum Mode {
     Relay,
 }
 
-/// Data that replicas have loaded: until they have the changes of that time, the stream has an
-/// identity for them that no other server knows, as their data are of no place in it.
-#[derive(Debug)]
-struct Loaded {
-    id: StreamId,
-    fills: Arc<Fills>,
-}
-
-/// A replica whose link was cut so that it learns the identity of the stream: what it needs is kept
-/// until it comes again.
-#[derive(Debug)]
-struct Awaited {
-    peer: IpAddr,
-    port: u16,
-    position: u64,
-    until: Instant,
-}
-
 pub(in crate::replication) struct Publisher<G> {
     ground: Arc<G>,
     waker: Waker,
@@ -180,11 +137,9 @@ pub(in crate::replication) struct Publisher<G> {
     /// Reads keys that no command expresses.
     reader: Option<Reader>,
     replicas: Vec<Replica>,
-    /// What replicas have loaded that may come again, the latest at the end.
-    loaded: VecDeque<Loaded>,
-    awaited: Vec<Awaited>,
+    returns: Returns,
     sync: Option<Sync>,
-    waiters: Vec<Waiter>,
+    waiters: Waiters,
     /// Bytes of the stream that are not in the backlog yet.
     stream: Vec<u8>,
     pinged: Instant,
@@ -226,10 +181,9 @@ impl<G: Ground> Publisher<G> {
             writer: StreamWriter::new(ground.order()),
             reader: None,
             replicas: Vec::new(),
-            loaded: VecDeque::new(),
-            awaited: Vec::new(),
+            returns: Returns::default(),
             sync: None,
-            waiters: Vec::new(),
+            waiters: Waiters::default(),
             stream: Vec::new(),
             pinged: now,
             said: now,
@@ -278,8 +232,7 @@ impl<G: Ground> Publisher<G> {
     /// From where on the data of an identity are of one place in the stream.
     #[cfg(feature = "simulation")]
     pub(in crate::replication) fn whole_from(&self, id: StreamId) -> Option<u64> {
-        let loaded = self.loaded.iter().find(|one| one.id == id);
-        loaded.map(|one| one.fills.end)
+        self.returns.whole_from(id)
     }
 
     fn since(&self, then: Instant) -> Duration {
@@ -329,9 +282,7 @@ impl<G: Ground> Publisher<G> {
             Order::Relay => {
                 self.stop_noting();
                 self.drop_all(&|| ReplicaError::Relayed);
-                for waiter in self.waiters.drain(..) {
-                    waiter.answer.put(0);
-                }
+                self.waiters.give_up();
                 self.mode = Mode::Relay;
             }
         }
@@ -363,10 +314,7 @@ impl<G: Ground> Publisher<G> {
             self.mode = Mode::Idle;
             self.merge = Merge::new(port.feed.shards(), 0);
             // A replica that comes gets all that was changed until now as data.
-            let end = self.end();
-            for waiter in &mut self.waiters {
-                waiter.stage = Stage::Acknowledged(end);
-            }
+            self.waiters.wait_for(self.end());
         }
     }
 
@@ -395,8 +343,7 @@ impl<G: Ground> Publisher<G> {
             state.history.id = StreamId::random();
             state.history.before = None;
         });
-        self.loaded.clear();
-        self.awaited.clear();
+        self.returns.clear();
         let mut backlog = ground.replication().replicas.backlog();
         let end = backlog.end();
         backlog.begin(end);
@@ -415,8 +362,7 @@ impl<G: Ground> Publisher<G> {
         for replica in std::mem::take(&mut self.replicas) {
             self.part(replica, &why());
         }
-        self.loaded.clear();
-        self.awaited.clear();
+        self.returns.clear();
     }
 
     fn part(&mut self, replica: Replica, why: &ReplicaError) {
@@ -428,12 +374,9 @@ impl<G: Ground> Publisher<G> {
             why => tracing::warn!(%peer, error = %why, "a replica is served no more"),
         }
         if matches!(why, ReplicaError::Renamed) {
-            self.awaited.push(Awaited {
-                peer: peer.ip(),
-                port: replica.new.said.port,
-                position: replica.acknowledged,
-                until: self.ground.now() + AWAITED_FOR,
-            });
+            let who = (peer.ip(), replica.new.said.port);
+            let now = self.ground.now();
+            self.returns.expect(who, replica.acknowledged, now);
         }
         if matches!(why, ReplicaError::Behind { .. } | ReplicaError::Silent(_)) {
             add(&self.ground.replication().replicas.figures.dropped);
@@ -452,8 +395,7 @@ impl<G: Ground> Publisher<G> {
         for before in self.replicas.extract_if(.., is_it).collect::<Vec<_>>() {
             self.part(before, &ReplicaError::Closed);
         }
-        let port = new.said.port;
-        (self.awaited).retain(|one| (one.peer, one.port) != (peer.ip(), port));
+        self.returns.has_come(peer.ip(), new.said.port);
         let mut replica = Replica::new(new, self.ground.now());
         let ground = Arc::clone(&self.ground);
         let figures = &ground.replication().replicas.figures;
@@ -506,9 +448,7 @@ impl<G: Ground> Publisher<G> {
         if id == Some(history.id) || history.before.is_some_and(of_before) {
             return Some((at, None));
         }
-        let loaded = self.loaded.iter().find(|one| id == Some(one.id))?;
-        let fills = Some(&loaded.fills).filter(|fills| at < fills.end);
-        (at >= loaded.fills.start).then(|| (at, fills.cloned()))
+        self.returns.place_of(id, at)
     }
 
     /// Takes changes, and writes them to the stream. True if there were any.
@@ -582,9 +522,8 @@ impl<G: Ground> Publisher<G> {
                 Phase::Waiting | Phase::Loading => None,
                 _ => Some(replica.position),
             });
-        let awaited = self.awaited.iter().map(|one| one.position);
         let sync = self.sync.iter().map(|sync| sync.start);
-        online.chain(awaited).chain(sync).min()
+        online.chain(self.returns.positions()).chain(sync).min()
     }
 
     /// Moves what was written into the backlog.
@@ -877,10 +816,7 @@ impl<G: Ground> Publisher<G> {
             };
         }
         if may_come_again {
-            if self.loaded.len() == LOADED_MAX {
-                self.loaded.pop_front();
-            }
-            self.loaded.push_back(Loaded { id, fills });
+            self.returns.add_loaded(id, fills);
         }
         tracing::info!(start, end, "all data are read");
         Ok(())
@@ -939,36 +875,7 @@ impl<G: Ground> Publisher<G> {
             Mode::Own if !mutated!("noted-not-awaited") => Stage::Taken(self.noted()),
             Mode::Own | Mode::Idle | Mode::Relay => Stage::Acknowledged(self.end()),
         };
-        self.waiters.push(Waiter {
-            whom,
-            until,
-            stage,
-            answer,
-        });
-    }
-
-    /// Looks what clients wait for now.
-    fn look_at_stages(&mut self) {
-        let (mut asks, end) = (false, self.end());
-        for waiter in &mut self.waiters {
-            if let Stage::Taken(noted) = &waiter.stage
-                && self.merge.has_passed(noted)
-            {
-                waiter.stage = Stage::Written(self.writer.unwritten());
-            }
-            if let Stage::Written(keys) = &mut waiter.stage {
-                keys.retain(|(key, version)| !self.writer.has_written(key, *version));
-                if keys.is_empty() {
-                    waiter.stage = Stage::Acknowledged(end);
-                    asks = true;
-                }
-            }
-        }
-        if asks && !self.replicas.is_empty() {
-            // Their answers say how far they are.
-            write_command(&[b"REPLCONF", b"GETACK", b"*"], &mut self.stream);
-            self.append();
-        }
+        self.waiters.add((whom, until), stage, answer);
     }
 
     /// How many of those that are waited for have the stream up to a byte.
@@ -988,27 +895,15 @@ impl<G: Ground> Publisher<G> {
         if self.waiters.is_empty() {
             return;
         }
-        self.look_at_stages();
-        let now = self.ground.now();
+        let asks = self.waiters.step(&self.merge, &self.writer, self.end());
+        if asks && !self.replicas.is_empty() {
+            // Their answers say how far they are.
+            write_command(&[b"REPLCONF", b"GETACK", b"*"], &mut self.stream);
+            self.append();
+        }
         let mut waiters = std::mem::take(&mut self.waiters);
-        waiters.retain(|waiter| {
-            let count = match waiter.stage {
-                Stage::Acknowledged(end) => self.count_with(&waiter.whom, end),
-                // None that is known to have all of it.
-                Stage::Taken(_) | Stage::Written(_) => 0,
-            };
-            let is_late = waiter.until.is_some_and(|until| until <= now);
-            let is_awaited = !matches!(waiter.stage, Stage::Acknowledged(_));
-            let enough = match waiter.whom {
-                Whom::Replicas(count) => count,
-                Whom::Importer(_) => 1,
-            };
-            let is_done = is_late || !is_awaited && count >= enough;
-            if is_done {
-                waiter.answer.put(count);
-            }
-            !is_done
-        });
+        let count = |whom: &Whom, end| self.count_with(whom, end);
+        waiters.answer(self.ground.now(), count);
         self.waiters = waiters;
     }
 
@@ -1069,14 +964,8 @@ impl<G: Ground> Publisher<G> {
             }
         }
         let now = self.ground.now();
-        (self.awaited).retain(|one| now < one.until && end.saturating_sub(one.position) <= most);
-        // What is replaced before the first byte that is kept is sent no more.
         let start = port.backlog().start();
-        for one in &mut self.loaded {
-            if one.fills.end <= start && one.fills.has_some() {
-                one.fills = Arc::new(one.fills.emptied());
-            }
-        }
+        self.returns.trim(now, (start, end), most);
         let keep_from = end.saturating_sub(kept);
         let needed = self.needed_from().unwrap_or(end);
         port.backlog().trim(keep_from.min(needed));
@@ -1108,9 +997,9 @@ impl<G: Ground> Publisher<G> {
                 true => LOOK * 5,
                 false => LOOK,
             };
-            let ends = self.waiters.iter().filter_map(|waiter| waiter.until);
-            let ends = ends.map(|until| until.saturating_duration_since(self.ground.now()));
-            bell.wait(&sockets, ends.min().map_or(limit, |end| end.min(limit)));
+            let end = self.waiters.next_end();
+            let end = end.map(|until| until.saturating_duration_since(self.ground.now()));
+            bell.wait(&sockets, end.map_or(limit, |end| end.min(limit)));
         }
     }
 }
