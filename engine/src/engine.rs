@@ -1,5 +1,7 @@
 //! The engine: opens the shards on their cores, hands out handles, runs jobs and closes.
 
+mod nodes;
+
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
@@ -25,7 +27,7 @@ use crate::durable::{
 };
 use crate::error::{Error, Result};
 use crate::executor::{self, Termination};
-use crate::far_memory::FarPlan;
+use crate::far_memory::{FarPlan, Membership};
 use crate::lifecycle::Lifecycle;
 use crate::limits::{self, EXECUTOR_DESCRIPTORS, MemoryNeed, NODE_DESCRIPTORS};
 use crate::message::hash::Hasher128;
@@ -39,9 +41,15 @@ use crate::storage::Directory;
 #[cfg(feature = "simulation")]
 use crate::storage::{Medium, simulated::SimulatedMedium};
 use crate::transport::lane::{ClientWaker, LaneClient, LaneServer, lane, lanes};
+#[cfg(feature = "simulation")]
+use farcore_rdma::FabricAddress;
+#[cfg(feature = "simulation")]
+use std::collections::HashMap;
 
 /// How often a blocking wait for the whole engine looks again.
 const WAIT: Duration = Duration::from_micros(200);
+
+pub use self::nodes::{MemoryNodes, NodeRemoval};
 
 /// A key-value store over the cores of this machine and far memory.
 ///
@@ -71,6 +79,8 @@ pub struct Engine {
     pool: Mutex<Option<Arc<LanePool>>>,
     metrics: Arc<EngineMetrics>,
     nodes: Vec<Arc<EmbeddedNode>>,
+    /// Memory nodes of other processes.
+    membership: Option<Arc<Membership>>,
     /// By core.
     cores: Vec<Arc<Termination>>,
     /// Keeps the sessions at memory nodes, where there are any.
@@ -133,7 +143,11 @@ type Started = (Vec<Arc<Region>>, mpsc::Receiver<Result<()>>);
 /// Refuses an engine that the system would refuse later.
 fn check_limits(config: &Config, sizes: &Sizes) -> Result<()> {
     let executors = executor::missing(&config.cores) + usize::from(!config.nodes.is_empty());
-    let connections = config.cores.len() * config.nodes.len();
+    let nodes = match config.nodes.is_empty() {
+        true => 0,
+        false => config.positions(config.nodes.len()),
+    };
+    let connections = config.cores.len() * nodes;
     limits::check(executors * EXECUTOR_DESCRIPTORS + connections * NODE_DESCRIPTORS)?;
     let embedded = embedded_count(config) as u64;
     let need = MemoryNeed {
@@ -325,7 +339,7 @@ impl Engine {
         let cores_shared: Vec<_> = config.cores.iter().map(core_shared).collect();
         let (lanes, handles) = wire(config, &plan.sizes, &cores_shared);
         let node_names = plan.far.names();
-        let core = |_: &usize| Arc::new(CoreMetrics::new(node_names.len()));
+        let core = |_: &usize| Arc::new(CoreMetrics::new(node_names.positions()));
         let metrics = Arc::new(EngineMetrics {
             clock: clock.clone(),
             opened_ns,
@@ -365,6 +379,7 @@ impl Engine {
             pool: Mutex::default(),
             metrics,
             nodes,
+            membership: plan.far.membership(),
             cores: Vec::new(),
             heartbeats: plan.far.heartbeats(),
             toucher: Mutex::default(),
@@ -465,7 +480,7 @@ impl Engine {
                 section_ns,
                 time,
             });
-            Ok((reactor, far.keepers))
+            Ok((reactor, far.steward))
         };
         let opened = move |outcome| {
             let _ = ready.send(outcome);
@@ -737,7 +752,7 @@ impl Engine {
                 })
             }
             Some(Shortfall::Unavailable) => Err(Error::Unavailable {
-                node: self.metrics.node_names.join(", ").into(),
+                node: self.metrics.node_names.joined().into(),
                 reason: "no node takes what a shard has to give".into(),
             }),
         }
@@ -918,13 +933,16 @@ impl SimulatedEngine {
         states.collect()
     }
 
-    /// Every extent that a shard counts as its own: the core, the node's position, the place.
+    /// Every extent that a shard counts as its own: the core, the node's address, the place.
     #[must_use]
-    pub fn owned_places(&self) -> Vec<(usize, usize, farcore_rdma::RemoteSlice)> {
+    pub fn owned_places(&self) -> Vec<(usize, FabricAddress, farcore_rdma::RemoteSlice)> {
+        let nodes = self.engine.membership.iter().flat_map(|one| one.nodes());
+        let nodes: HashMap<_, _> = nodes.map(|(at, node)| (at, node.address)).collect();
         let mut all = Vec::new();
         for (core, reactor) in reactor::simulated::reactors().iter().enumerate() {
             let places = reactor.borrow_mut().shard().owned_places();
-            all.extend(places.into_iter().map(|(node, place)| (core, node, place)));
+            let named = |(position, place)| (core, nodes[&position].clone(), place);
+            all.extend(places.into_iter().map(named));
         }
         all
     }

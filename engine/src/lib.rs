@@ -80,11 +80,12 @@ pub use self::durable::{
     DirectoryReport, Durability, DurableStats, FileReport, FileState, LoadFigures, RepairSummary,
     Salvage, SnapshotSummary,
 };
-pub use self::engine::Engine;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use self::engine::SimulatedEngine;
+pub use self::engine::{Engine, MemoryNodes, NodeRemoval};
 pub use self::error::{Error, Result, StorageError};
+pub use self::far_memory::{NodeState, NodeStatus};
 pub use self::journal::{Fed, FedBody, TreeEffect};
 pub use self::message::change::{Change, CollectionMetadata, Condition, Metadata, PutOptions};
 pub use self::message::draft::Draft;

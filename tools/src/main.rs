@@ -1,8 +1,9 @@
 //! The `farcore` command: operates and inspects Farcore.
 //!
 //! One module a command: `card`, `cli`, `cluster`, `console`, `doctor`, `fabric`, `memnode`,
-//! `pool`, `rdb`, `serve`, `top`, `tune`; `manual` has completions and manual pages. Each checks
-//! its flags and returns the exit code, or an error, which is one line on stderr and exit code 1.
+//! `nodes`, `pool`, `rdb`, `serve`, `top`, `tune`; `manual` has completions and manual pages. Each
+//! checks its flags and returns the exit code, or an error, which is one line on stderr and exit
+//! code 1.
 //! `watch` reads reports of running engines; `descriptors`, `device`, `etcd`, `given`, `listen`,
 //! `measurement`, `text` and `token` are shared. Commands that wait for signals also end in order
 //! when their terminal hangs up. Streams and files are those of [`farcore_command::outputs`].
@@ -25,6 +26,7 @@ mod listen;
 mod manual;
 mod measurement;
 mod memnode;
+mod nodes;
 mod pool;
 mod progress;
 mod rdb;
@@ -91,6 +93,9 @@ enum Command {
     Fabric(fabric::Command),
     /// Lend this machine's memory to engines elsewhere.
     Memnode(memnode::Arguments),
+    /// Add, drain and remove memory nodes of a running server.
+    #[command(subcommand)]
+    Nodes(nodes::Command),
     /// Show and measure remote memory that programs allocate.
     #[command(subcommand)]
     Pool(pool::Command),
@@ -128,6 +133,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Fabric(command) => command.name(),
             Self::Memnode(_) => "memnode",
+            Self::Nodes(command) => command.name(),
             Self::Pool(command) => command.name(),
             Self::Rdb(command) => command.name(),
             Self::Serve(_) => "serve",
@@ -166,6 +172,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
             Self::Memnode(arguments) => memnode::run(arguments),
+            Self::Nodes(command) => nodes::run(command),
             Self::Pool(command) => pool::run(command),
             Self::Rdb(command) => rdb::run(command),
             Self::Serve(arguments) => serve::run(arguments, given),

@@ -82,10 +82,22 @@ impl Config {
                 let limit = "memory nodes of other processes: name `nodes`, or leave it out";
                 return Err(wrong("nodes_min", nodes_min, limit));
             }
+            if let Some(nodes_max) = self.nodes_max {
+                let limit = "memory nodes of other processes: name `nodes`, or leave it out";
+                return Err(wrong("nodes_max", nodes_max, limit));
+            }
             return Ok(self.embedded_nodes);
         }
         if self.nodes.len() > NODES_MAX {
             return Err(wrong("nodes", self.nodes.len(), limit()));
+        }
+        let nodes_max = self.positions(self.nodes.len());
+        if !(self.nodes.len()..=NODES_MAX).contains(&nodes_max) {
+            let limit = format!(
+                "{}, the number of `nodes`, to {NODES_MAX}",
+                self.nodes.len()
+            );
+            return Err(wrong("nodes_max", nodes_max, limit));
         }
         let nodes_min = self.nodes_min.unwrap_or(self.nodes.len());
         if !(1..=self.nodes.len()).contains(&nodes_min) {

@@ -57,6 +57,12 @@ pub struct Config {
     /// The memory nodes that far memory lies on, as `tcp://host:port`. Default: none; far memory is
     /// in this process.
     pub nodes: Vec<FabricAddress>,
+    /// Memory nodes that the engine may have at once, with those that are added while it runs
+    /// ([`Engine::add_node`](crate::Engine::add_node)): at most 64. Each position beyond
+    /// [`Config::nodes`] has room for as much far memory as each of these, `far_bytes` divided by
+    /// their number, and takes local memory for its tables and connections. Default: their number,
+    /// so that a node is added only once another one was drained or removed.
+    pub nodes_max: Option<usize>,
     /// How many of [`Config::nodes`] must answer each core before the engine opens. It opens as
     /// soon as this many answer and each other one was tried once. The others join when they come:
     /// their share of `far_bytes` is claimed then. Default: all.
@@ -171,6 +177,7 @@ impl Default for Config {
             page_bytes: None,
             keys_expected: 1_000_000,
             nodes: Vec::new(),
+            nodes_max: None,
             nodes_min: None,
             nodes_wait_ns: 10_000_000_000,
             replicas: 1,
@@ -260,6 +267,11 @@ impl Config {
             inline_collection_bytes: self.inline_collection_bytes,
             tree_programs: self.tree_programs,
         }
+    }
+
+    /// Positions for memory nodes, of which this many are named.
+    pub(crate) fn positions(&self, nodes: usize) -> usize {
+        self.nodes_max.unwrap_or(nodes)
     }
 
     /// Copies of each page in far memory.

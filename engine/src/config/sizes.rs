@@ -41,8 +41,10 @@ pub(crate) struct Sizes {
     pub(crate) arena_bytes: u64,
     /// What each memory node lends, in whole pages.
     pub(crate) node_bytes: u64,
-    /// The most extents of one shard.
+    /// The most extents of one shard, with those of nodes that are added.
     pub(crate) extents_max: usize,
+    /// The extents of one shard that the engine opens with.
+    pub(crate) extents_opened: usize,
     pub(crate) value_bytes_max: usize,
 }
 
@@ -52,8 +54,10 @@ pub(super) struct Budget {
     pub(super) lane_bytes: usize,
     /// Pages that each memory node lends.
     pub(super) pages_of_node: u64,
-    /// The most extents of one shard.
+    /// The most extents of one shard, with those of nodes that are added.
     pub(super) extents: u64,
+    /// The extents of one shard that the engine opens with.
+    pub(super) extents_opened: u64,
     pub(super) value_bytes_max: usize,
     /// One core's share.
     pub(super) share: u64,
@@ -126,7 +130,10 @@ impl Config {
         let pages_of_node = self.far_bytes / nodes / page;
         // Those that are left over go round, so that no shard has more than one of each node more
         // than another.
-        let extents = pages_of_node.div_ceil(cores).saturating_mul(nodes);
+        let of_node = pages_of_node.div_ceil(cores);
+        let positions = self.nodes_max.map_or(nodes, |positions| positions as u64);
+        let extents_opened = of_node.saturating_mul(nodes);
+        let extents = of_node.saturating_mul(positions);
         let value_bytes_max = VALUE_BYTES_MAX.min(page_bytes as usize / 2);
         let others = CORE_BYTES
             + bytes_beside(OWN_INLINE_MAX, value_bytes_max) as u64
@@ -161,6 +168,7 @@ impl Config {
                 lane_bytes,
                 pages_of_node,
                 extents,
+                extents_opened,
                 value_bytes_max,
                 share,
                 share_min,
@@ -240,7 +248,7 @@ impl Config {
             true => 0,
             false => HEARTBEATS_BYTES.div_ceil(cores.max(1)),
         };
-        let queues = self.nodes.len() * QUEUES_PER_NODE;
+        let queues = self.positions(self.nodes.len()) * QUEUES_PER_NODE;
         FabricEndpoint::bytes_for(scheme, queues, QUEUE_DEPTH) + heartbeats
     }
 
@@ -280,6 +288,7 @@ impl Config {
             arena_bytes: budget.arena_bytes,
             node_bytes: budget.pages_of_node * page,
             extents_max: usize::try_from(budget.extents).unwrap_or(usize::MAX),
+            extents_opened: usize::try_from(budget.extents_opened).unwrap_or(usize::MAX),
             value_bytes_max: budget.value_bytes_max,
         })
     }

@@ -121,6 +121,28 @@ pub enum Error {
         /// How many handles there can be.
         limit: usize,
     },
+    /// No position is left for another memory node.
+    #[error(
+        "all {limit} positions for memory nodes are taken: drain a node, or open the engine with a higher `nodes_max`"
+    )]
+    NodesMax {
+        /// Positions for memory nodes.
+        limit: usize,
+    },
+    /// The engine has no memory node of this address.
+    #[error("{node} is no memory node of this engine: `Engine::nodes` lists those that are")]
+    NodeUnknown {
+        /// The address.
+        node: Arc<str>,
+    },
+    /// A memory node cannot go.
+    #[error("memory node {node} cannot go: {reason}")]
+    NodeNeeded {
+        /// Its address.
+        node: Arc<str>,
+        /// Why, and the remedy.
+        reason: Arc<str>,
+    },
     /// Far memory holds no free extent, and compaction cannot free one.
     #[error(
         "{} is full: {} of {} in use; delete keys or raise `far_bytes`",

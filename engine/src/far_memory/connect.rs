@@ -7,18 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcore_rdma::{
-    ConnectOptions, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats, ManagerError,
-    NodeConnections, Siblings,
+    ConnectOptions, Endpoint, FabricAddress, FabricEndpoint, FabricOptions, Heartbeats,
+    ManagerError, NodeConnections, Siblings,
 };
 use farcore_tuning::{Clock, Size};
 
-use super::keeper::Keeper;
+use super::keeper::{Keeper, KeeperOptions};
+use super::membership::Membership;
 use super::plan::FarMemory;
 use super::pool::Pool;
+use super::steward::{Slots, Steward};
 use crate::config::Sizes;
 use crate::error::{Error, Result};
 use crate::executor::sleep;
-use crate::shard::{Extents, NodeId};
+use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 
 /// How often an engine that opens checks whether its sessions are open.
 const OPEN_TICK: Duration = Duration::from_millis(2);
@@ -62,11 +64,10 @@ pub(super) async fn open_sessions(
     nodes: &[FabricAddress],
     options: &ConnectOptions,
     heartbeats: &Heartbeats,
-    waiting: &NodesWait,
+    (waiting, siblings): (&NodesWait, &Siblings),
 ) -> Result<Vec<NodeConnections>> {
-    let siblings = Siblings::default();
     let begin = |node: &FabricAddress| {
-        NodeConnections::begin(node.clone(), options.clone(), heartbeats, &siblings)
+        NodeConnections::begin(node.clone(), options.clone(), heartbeats, siblings)
     };
     let mut connections: Vec<_> = nodes.iter().map(begin).collect();
     let mut reasons: Vec<Option<String>> = vec![None; nodes.len()];
@@ -201,21 +202,46 @@ impl Offer {
     }
 }
 
+/// What a core's far memory on memory nodes is made of.
+#[derive(Debug)]
+pub(super) struct CoreParts {
+    /// The position of the core.
+    pub(super) core: usize,
+    /// Cores of the engine.
+    pub(super) shards: u16,
+    pub(super) sizes: Sizes,
+    pub(super) connecting: ConnectOptions,
+    pub(super) fabric: FabricOptions,
+    pub(super) heartbeats: Arc<Heartbeats>,
+    pub(super) membership: Arc<Membership>,
+    pub(super) siblings: Siblings,
+}
+
+/// The connection slots of each position.
+fn slots(endpoint: &FabricEndpoint) -> Vec<Slots> {
+    let positions = endpoint.queues() / QUEUES_PER_NODE;
+    let slot = |queue: usize| {
+        let slot = endpoint.connection_slot(queue);
+        slot.expect("it was opened for nodes")
+    };
+    (0..positions)
+        .map(NodeId::new)
+        .map(|node| [node.reads(), node.writes()].map(|queue| slot(queue.index())))
+        .collect()
+}
+
 pub(super) async fn remote(
     nodes: &[FabricAddress],
     mut connections: Vec<NodeConnections>,
-    fabric: &FabricOptions,
-    heartbeats: &Arc<Heartbeats>,
     mut extents: Extents,
-    (sizes, shards, waiting): (&Sizes, u16, &NodesWait),
+    of_core: CoreParts,
+    waiting: &NodesWait,
 ) -> Result<FarMemory> {
+    let (sizes, fabric) = (&of_core.sizes, &of_core.fabric);
     let endpoint = open_endpoint(nodes, &mut connections, fabric).await?;
-    for (position, node) in connections.iter_mut().enumerate() {
-        let node_id = NodeId::new(position);
-        for queue in [node_id.reads(), node_id.writes()] {
-            let slot = endpoint.connection_slot(queue.index());
-            node.keep(slot.expect("it was opened for nodes"));
-        }
+    let slots = slots(&endpoint);
+    for (node, slots) in connections.iter_mut().zip(&slots) {
+        slots.iter().for_each(|slot| node.keep(slot.clone()));
     }
     let pools = open_pools(&mut connections, fabric).await?;
     let missing = pools.iter().filter(|pool| pool.is_none()).count();
@@ -226,8 +252,8 @@ pub(super) async fn remote(
     // is a figure for a message, which orders nothing.
     let free_before = waiting.free_bytes.fetch_max(free_bytes, Ordering::Relaxed);
     // Nodes that join later find their share unclaimed.
-    let reserved = sizes.extents_max * missing / nodes.len();
-    let wanted = sizes.extents_max - reserved;
+    let reserved = sizes.extents_opened * missing / nodes.len();
+    let wanted = sizes.extents_opened - reserved;
     let claimed = claim(nodes, &pools, wanted, &mut extents, sizes.page_bytes).await?;
     let got: usize = claimed.iter().sum();
     if got < wanted && (missing == 0 || got == 0) {
@@ -235,34 +261,66 @@ pub(super) async fn remote(
         let extent_bytes = answering().map(Pool::extent_bytes).max().unwrap_or(0);
         let offer = Offer {
             nodes: nodes.len(),
-            cores: shards,
+            cores: of_core.shards,
             lent_bytes,
             free_bytes: free_bytes.max(free_before),
             unit_bytes: page_bytes.max(extent_bytes),
             page_bytes,
         };
-        return Err(offer.refused(sizes.extents_max as u64 * page_bytes));
+        return Err(offer.refused(sizes.extents_opened as u64 * page_bytes));
     }
     for (node, _) in (connections.iter_mut().zip(&pools)).filter(|(_, pool)| pool.is_some()) {
         let connected = node.connect().await;
         connected.map_err(|error| unavailable(node.address(), error))?;
     }
-    let spare = Rc::new(Cell::new(wanted - got));
+    let answered: Vec<_> = pools.iter().map(Option::is_some).collect();
+    let share = sizes.extents_opened / nodes.len();
+    let options = KeeperOptions {
+        core: of_core.core,
+        membership: of_core.membership,
+        spare: Rc::new(Cell::new(wanted - got)),
+        page_bytes: sizes.page_bytes,
+        fabric: of_core.fabric,
+        heartbeats: of_core.heartbeats,
+    };
+    let keepers = keepers(connections, &options, (&claimed, &answered), reserved);
+    Ok(FarMemory {
+        endpoint,
+        extents,
+        steward: Some(Steward {
+            options,
+            connecting: of_core.connecting,
+            siblings: of_core.siblings,
+            keepers,
+            slots,
+            share,
+        }),
+    })
+}
+
+/// The keepers of the nodes that an engine opens with: of each, the pages that were claimed there,
+/// and whether it answered. Those that did not have the reserved pages for when they join.
+fn keepers(
+    connections: Vec<NodeConnections>,
+    options: &KeeperOptions,
+    (claimed, answered): (&[usize], &[bool]),
+    reserved: usize,
+) -> Vec<Keeper> {
+    let missing = answered.iter().filter(|&&answers| !answers).count();
     let (mut left, mut left_nodes) = (reserved, missing);
-    let mut keepers = Vec::with_capacity(nodes.len());
+    let mut keepers = Vec::with_capacity(connections.len());
     for (position, connections) in connections.into_iter().enumerate() {
         let mut keeper = Keeper {
             node: NodeId::new(position),
             connections,
+            options: options.clone(),
             places: claimed[position],
             missing: 0,
-            spare: Rc::clone(&spare),
             is_up: true,
-            page_bytes: sizes.page_bytes,
-            fabric: fabric.clone(),
-            _heartbeats: Arc::clone(heartbeats),
+            leaves: Rc::default(),
+            is_added: false,
         };
-        if pools[position].is_none() {
+        if !answered[position] {
             let share = left.div_ceil(left_nodes);
             (left, left_nodes) = (left - share, left_nodes - 1);
             (keeper.places, keeper.missing, keeper.is_up) = (share, share, false);
@@ -271,11 +329,7 @@ pub(super) async fn remote(
         }
         keepers.push(keeper);
     }
-    Ok(FarMemory {
-        endpoint,
-        extents,
-        keepers,
-    })
+    keepers
 }
 
 /// Opens the pool of every node that answered; `None` for the others.

@@ -1,12 +1,12 @@
-//! Events from the keepers of a core to its shard, each with a reply. Keepers and reactor share no
-//! other state.
+//! Events from the keepers and the steward of a core to its shard, each with a reply. They share no
+//! other state with the reactor.
 //!
 //! - I1: a core does not sleep while an event is in its queue.
 //! - I2: a keeper waits for the reply, so the core has processed one event before the keeper acts
 //!   on the next.
 
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use farcore_rdma::RemoteSlice;
@@ -31,6 +31,20 @@ pub(crate) enum FarChange {
     },
     /// The session at a node has ended: what the node lent is gone.
     Lost(NodeId),
+    /// A node joins, in a zone.
+    Joins {
+        node: NodeId,
+        name: Arc<str>,
+        zone: usize,
+    },
+    /// Pages are to leave a node; or it stays after all.
+    Leaves { node: NodeId, leaves: bool },
+    /// How many pages and requests keep a node from leaving? The reply is the count.
+    CountLeft(NodeId),
+    /// How many pages would be lost with a node? The reply is the count.
+    CountAlone(NodeId),
+    /// A node has left, and nothing of the shard lies there.
+    Vacated(NodeId),
     /// A node answers, or lent more extents: retry what was given up.
     Back,
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use farcore_rdma::{Change, FabricOptions, Heartbeats, NodeConnections, RemoteSlice};
 
 use super::event::{FarChange, FarEvents};
+use super::membership::{CoreSession, Membership};
 use super::pool::Pool;
 use crate::executor::{Stop, sleep};
 use crate::shard::NodeId;
@@ -21,38 +22,53 @@ const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two attempts to claim missing pages: each costs a connection.
 const CLAIM_TICKS: u32 = 50;
 
+/// What all keepers of a core have in common.
+#[derive(Clone, Debug)]
+pub(super) struct KeeperOptions {
+    /// The position of the core.
+    pub(super) core: usize,
+    pub(super) membership: Arc<Membership>,
+    /// Pages that nodes of this core could not lend, which any other may lend.
+    pub(super) spare: Rc<Cell<usize>>,
+    pub(super) page_bytes: u32,
+    pub(super) fabric: FabricOptions,
+    /// Kept: the engine may be gone before its cores have closed.
+    pub(super) heartbeats: Arc<Heartbeats>,
+}
+
 /// Maintains one core's connections to one node.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(super) node: NodeId,
     pub(super) connections: NodeConnections,
+    pub(super) options: KeeperOptions,
     /// Pages that the shard should have on the node.
     pub(super) places: usize,
     /// How many of them are missing, since a session was lost or because the node has not joined
     /// yet.
     pub(super) missing: usize,
-    /// Pages that nodes of this core could not lend, which any other may lend.
-    pub(super) spare: Rc<Cell<usize>>,
     pub(super) is_up: bool,
-    pub(super) page_bytes: u32,
-    pub(super) fabric: FabricOptions,
-    /// Kept: the engine may be gone before its cores have closed.
-    pub(super) _heartbeats: Arc<Heartbeats>,
+    /// Pages are to leave the node: none is claimed.
+    pub(super) leaves: Rc<Cell<bool>>,
+    /// It was added while the engine ran: what it cannot lend is not claimed elsewhere.
+    pub(super) is_added: bool,
 }
 
 impl Keeper {
     /// Maintains the connections until `stop` is signalled, then returns all that the session
     /// holds.
     pub(crate) async fn keep(mut self, events: FarEvents, stop: Stop) {
+        self.note_session(None);
         let keeping = async {
             let mut ticks = 0;
             loop {
+                self.note_first_error();
                 if let Some(change) = self.connections.tend().await {
                     self.report(change, &events).await;
                     ticks = 0;
                 }
                 ticks += 1;
-                let wanted = self.missing > 0 || self.spare.get() > 0;
+                let wanted = self.missing > 0 || self.options.spare.get() > 0;
                 if ticks >= CLAIM_TICKS && self.is_up && wanted {
                     ticks = 0;
                     self.claim_more(&events).await;
@@ -65,10 +81,36 @@ impl Keeper {
         self.connections.close().await;
     }
 
+    /// Notes in the membership how the session is.
+    fn note_session(&self, reason: Option<String>) {
+        let session = CoreSession {
+            is_open: self.connections.session().is_some(),
+            is_up: self.is_up,
+            reason,
+        };
+        let (position, core) = (self.node.position(), self.options.core);
+        self.options
+            .membership
+            .note_session(position, core, session);
+    }
+
+    /// Notes why the first session could not be opened when that was tried last.
+    fn note_first_error(&mut self) {
+        if self.connections.session().is_none()
+            && let Some(error) = self.connections.take_error()
+        {
+            self.note_session(Some(error.to_string()));
+        }
+    }
+
     /// Handles a change of the connections and sends it to the shard.
     async fn report(&mut self, change: Change, events: &FarEvents) {
         let node = self.connections.address().clone();
         self.is_up = !matches!(change, Change::Down(_));
+        self.note_session(match &change {
+            Change::Down(error) => Some(error.to_string()),
+            _ => None,
+        });
         match change {
             Change::Down(error) => tracing::warn!(%node, %error, "a memory node does not answer"),
             Change::Up => {
@@ -80,8 +122,12 @@ impl Keeper {
                 let (places, missing) = (self.places, self.missing);
                 let reason = claimed.err().unwrap_or_default();
                 tracing::info!(%node, places, missing, reason, "a memory node has joined");
-                // Other nodes may lend what it cannot.
-                self.hand_over(missing);
+                if self.is_added {
+                    (self.places, self.missing) = (places - missing, 0);
+                } else {
+                    // Other nodes may lend what it cannot.
+                    self.hand_over(missing);
+                }
                 events.send(FarChange::Back).await;
             }
             Change::Renewed => {
@@ -101,7 +147,7 @@ impl Keeper {
 
     /// Retries to claim missing pages.
     async fn claim_more(&mut self, events: &FarEvents) {
-        let spare = self.spare.take();
+        let spare = self.options.spare.take();
         self.missing += spare;
         self.places += spare;
         let before = self.missing;
@@ -123,7 +169,8 @@ impl Keeper {
     fn hand_over(&mut self, pages: usize) {
         self.missing -= pages;
         self.places -= pages;
-        self.spare.set(self.spare.get() + pages);
+        let spare = &self.options.spare;
+        spare.set(spare.get() + pages);
     }
 
     /// Claims missing pages for which the shard has room: records may still occupy the places of
@@ -132,7 +179,7 @@ impl Keeper {
         if self.claimable(events).await == 0 {
             return Ok(());
         }
-        let pool = Pool::open(&mut self.connections, &self.fabric).await?;
+        let pool = Pool::open(&mut self.connections, &self.options.fabric).await?;
         let claimed = self.claim_from(&pool, events).await;
         if claimed.is_err() {
             // Only this pool knows which extents are in doubt. If they cannot be freed now, the
@@ -145,6 +192,9 @@ impl Keeper {
     /// Pages that can be claimed now: the missing ones, if the shard has room. Whole extents,
     /// unless it is the rest: a partly used extent wastes memory.
     async fn claimable(&mut self, events: &FarEvents) -> usize {
+        if self.leaves.get() {
+            return 0;
+        }
         let room = events.send(FarChange::Room).await;
         if room >= self.missing {
             return self.missing;
@@ -153,7 +203,7 @@ impl Keeper {
             return 0;
         };
         let extent_bytes = session.map().extent_bytes;
-        let pages = usize::try_from(extent_bytes / u64::from(self.page_bytes));
+        let pages = usize::try_from(extent_bytes / u64::from(self.options.page_bytes));
         room - room % pages.unwrap_or(usize::MAX).max(1)
     }
 
@@ -172,7 +222,7 @@ impl Keeper {
                 *missing -= added;
                 added
             };
-            match pool.claim(wanted, self.page_bytes, add).await? {
+            match pool.claim(wanted, self.options.page_bytes, add).await? {
                 Some(1..) => {}
                 // For example, another node's pages took its room.
                 Some(0) => return Err("the shard has no room for its extents".to_owned()),

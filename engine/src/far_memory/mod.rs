@@ -4,6 +4,7 @@
 //! ```text
 //! plan (any thread) -> open (on the core): sessions, connections, extents -> shard
 //!      |                                \-> a keeper a node: reconnects, claims, sends events
+//!      |-> membership (of all cores) <---> a steward: starts and stops keepers
 //!      \-> heartbeats: a thread that keeps the sessions of all cores alive
 //! ```
 //!
@@ -18,9 +19,13 @@
 mod connect;
 mod event;
 mod keeper;
+mod membership;
 mod plan;
 mod pool;
+mod steward;
 
 pub(crate) use self::event::{FarChange, FarEventQueue, far_events};
-pub(crate) use self::keeper::Keeper;
+pub(crate) use self::membership::Membership;
+pub use self::membership::{NodeState, NodeStatus};
 pub(crate) use self::plan::FarPlan;
+pub(crate) use self::steward::Steward;

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use farcore_rdma::{
     ConnectOptions, EmbeddedEndpoint, EmbeddedNode, FabricAddress, FabricEndpoint, FabricOptions,
-    Heartbeats, RemoteSlice,
+    Heartbeats, RemoteSlice, Siblings,
 };
 use farcore_tuning::Clock;
 
-use super::connect::{NodesWait, open_sessions, remote};
-use super::keeper::Keeper;
+use super::connect::{CoreParts, NodesWait, open_sessions, remote};
+use super::membership::Membership;
+use super::steward::Steward;
 use crate::config::{Config, Sizes};
 use crate::constants::QUEUE_DEPTH;
 use crate::error::Result;
 use crate::limits;
+use crate::observe::node_names::NodeNames;
 use crate::shard::{Extents, NodeId, QUEUES_PER_NODE};
 
 /// The shortest time limit of a connection attempt.
@@ -28,6 +30,10 @@ pub(crate) struct FarPlan {
     places: Places,
     /// The zone of each node; none where each is one of its own.
     zones: Vec<usize>,
+    /// What nodes are called.
+    names: Arc<NodeNames>,
+    /// Which nodes there are, of other processes.
+    membership: Option<Arc<Membership>>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,12 +50,12 @@ enum Places {
     },
 }
 
-/// What a shard is built with, and the keepers of its connections.
+/// What a shard is built with, and what has its nodes come and go.
 #[derive(Debug)]
 pub(crate) struct FarMemory {
     pub(crate) endpoint: FabricEndpoint,
     pub(crate) extents: Extents,
-    pub(crate) keepers: Vec<Keeper>,
+    pub(crate) steward: Option<Steward>,
 }
 
 impl FarPlan {
@@ -58,22 +64,28 @@ impl FarPlan {
     /// # Errors
     /// For example [`Error::Threads`], if that thread cannot be started.
     pub(crate) fn new(config: &Config, embedded: &[Arc<EmbeddedNode>]) -> Result<Self> {
+        let places = Places::new(config, embedded)?;
+        let first = places.names();
+        let positions = config.positions(first.len());
+        let names = Arc::new(NodeNames::new(first.into_iter(), positions));
+        let is_remote = matches!(places, Places::Remote { .. });
+        let membership = || Arc::new(Membership::new(config, Arc::clone(&names)));
         Ok(Self {
-            places: Places::new(config, embedded)?,
+            membership: is_remote.then(membership),
+            places,
             zones: config.zone_numbers().collect(),
+            names,
         })
     }
 
-    pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        match &self.places {
-            Places::Embedded(nodes) => (0..nodes.len())
-                .map(|position| format!("embedded-{position}").into())
-                .collect(),
-            Places::Remote { nodes, .. } => nodes
-                .iter()
-                .map(|address| address.to_string().into())
-                .collect(),
-        }
+    /// What nodes are called, those too that come later.
+    pub(crate) fn names(&self) -> Arc<NodeNames> {
+        Arc::clone(&self.names)
+    }
+
+    /// Which nodes there are, if they are of other processes.
+    pub(crate) fn membership(&self) -> Option<Arc<Membership>> {
+        self.membership.clone()
     }
 
     /// The thread that keeps the sessions alive, if there are any.
@@ -90,28 +102,58 @@ impl FarPlan {
     /// [`Error::Unavailable`] names the node that cannot be used, and why. [`Error::Config`]: the
     /// nodes have less free memory than requested, or one was named twice.
     pub(crate) async fn open(&self, sizes: &Sizes, shard: u16, shards: u16) -> Result<FarMemory> {
-        let mut extents = Extents::new(self.names(), sizes.page_bytes, sizes.extents_max);
+        let names = self.places.names();
+        let mut extents = Extents::new(names, sizes.page_bytes, sizes.extents_max);
+        extents.reserve_positions(self.names.positions());
         extents.set_zones(self.zones.iter().copied());
-        match &self.places {
-            Places::Embedded(nodes) => Ok(embedded(nodes, extents, sizes, shard, shards)),
-            Places::Remote {
-                nodes,
-                options,
-                fabric,
-                heartbeats,
-                waiting,
-            } => {
+        match (&self.places, &self.membership) {
+            (
+                Places::Remote {
+                    nodes,
+                    options,
+                    fabric,
+                    heartbeats,
+                    waiting,
+                },
+                Some(membership),
+            ) => {
                 let mut options = options.clone();
                 options.client = format!("{}, shard {shard}", options.client);
-                let connections = open_sessions(nodes, &options, heartbeats, waiting).await?;
-                let of_all = (sizes, shards, &**waiting);
-                remote(nodes, connections, fabric, heartbeats, extents, of_all).await
+                let siblings = Siblings::default();
+                let sessions = open_sessions(nodes, &options, heartbeats, (waiting, &siblings));
+                let connections = sessions.await?;
+                let of_core = CoreParts {
+                    core: usize::from(shard),
+                    shards,
+                    sizes: *sizes,
+                    connecting: *options,
+                    fabric: fabric.clone(),
+                    heartbeats: Arc::clone(heartbeats),
+                    membership: Arc::clone(membership),
+                    siblings,
+                };
+                remote(nodes, connections, extents, of_core, waiting).await
             }
+            (Places::Embedded(nodes), _) => Ok(embedded(nodes, extents, sizes, shard, shards)),
+            (Places::Remote { .. }, None) => unreachable!("nodes of others have a membership"),
         }
     }
 }
 
 impl Places {
+    /// The names of the nodes that an engine opens with.
+    fn names(&self) -> Vec<Arc<str>> {
+        match self {
+            Self::Embedded(nodes) => (0..nodes.len())
+                .map(|position| format!("embedded-{position}").into())
+                .collect(),
+            Self::Remote { nodes, .. } => nodes
+                .iter()
+                .map(|address| address.to_string().into())
+                .collect(),
+        }
+    }
+
     fn new(config: &Config, embedded: &[Arc<EmbeddedNode>]) -> Result<Self> {
         if config.nodes.is_empty() {
             return Ok(Self::Embedded(embedded.to_vec()));
@@ -127,7 +169,7 @@ impl Places {
                 ..ConnectOptions::default()
             }),
             fabric: FabricOptions {
-                queues: config.nodes.len() * QUEUES_PER_NODE,
+                queues: config.positions(config.nodes.len()) * QUEUES_PER_NODE,
                 depth: QUEUE_DEPTH,
                 limit_ns: config.far_silence_ns,
                 verbs: config.verbs.clone(),
@@ -168,6 +210,6 @@ fn embedded(
     FarMemory {
         endpoint: FabricEndpoint::Embedded(endpoint),
         extents,
-        keepers: Vec::new(),
+        steward: None,
     }
 }

@@ -13,6 +13,7 @@ use farcore_tuning::{
     ShardCounters, ShardSnapshot, resident_bytes,
 };
 
+use super::node_names::NodeNames;
 use super::removals::Removals;
 use crate::lifecycle::Lifecycle;
 
@@ -146,7 +147,7 @@ pub(crate) struct EngineMetrics {
     pub(crate) local_memory: OnceLock<LocalMemory>,
     /// How far memory is touched in slices.
     pub(crate) touching: TouchProgress,
-    pub(crate) node_names: Vec<Arc<str>>,
+    pub(crate) node_names: Arc<NodeNames>,
     /// Weak: a reader of metrics keeps no far memory alive.
     pub(crate) embedded: Vec<Weak<EmbeddedNode>>,
     pub(crate) lifecycle: Arc<Lifecycle>,
@@ -180,6 +181,13 @@ impl EngineMetrics {
                 bytes
             }
         }
+    }
+
+    /// The counters of a position's node, over all cores.
+    pub(crate) fn node(&self, position: usize) -> NodeSnapshot {
+        let cores = self.cores.iter();
+        let seen = cores.filter_map(|core| core.nodes.get(position));
+        seen.fold(NodeSnapshot::default(), |sum, one| sum + one.snapshot())
     }
 
     fn startup_ns(&self) -> u64 {
@@ -254,13 +262,9 @@ impl Reporter for EngineReporter {
             hardware: metrics.hardware(),
             ..CoreReport::default()
         };
-        let node = |(place, name): (usize, &Arc<str>)| {
-            let cores = metrics.cores.iter();
-            let seen = cores.filter_map(|core| core.nodes.get(place));
-            NodeReport {
-                name: name.to_string(),
-                counters: seen.fold(NodeSnapshot::default(), |sum, one| sum + one.snapshot()),
-            }
+        let node = |(position, name): (usize, Arc<str>)| NodeReport {
+            name: name.to_string(),
+            counters: metrics.node(position),
         };
         let mut handles = HistogramSnapshot::default();
         for handle in &metrics.handles {
@@ -288,7 +292,7 @@ impl Reporter for EngineReporter {
                 .map(core)
                 .collect(),
             handles,
-            nodes: metrics.node_names.iter().enumerate().map(node).collect(),
+            nodes: metrics.node_names.list().into_iter().map(node).collect(),
             data: metrics.durable.get().map(|durable| durable.report()),
             replication: None,
             cluster: None,

@@ -5,6 +5,7 @@
 //! delay no core.
 
 pub(crate) mod metrics;
+pub(crate) mod node_names;
 pub(crate) mod recorder;
 pub(crate) mod removals;
 pub mod statistics;

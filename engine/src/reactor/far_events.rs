@@ -37,6 +37,22 @@ impl FarEvents {
                     shard.lose_node(node);
                     0
                 }
+                FarChange::Joins { node, name, zone } => {
+                    shard.join_node(node, name, zone);
+                    0
+                }
+                FarChange::Leaves { node, leaves } => {
+                    shard.drain_node(node, leaves);
+                    0
+                }
+                FarChange::CountLeft(node) => shard.left_on(node),
+                FarChange::CountAlone(node) => shard.pages_alone_on(node),
+                FarChange::Vacated(node) => {
+                    #[cfg(feature = "simulation")]
+                    farcore_tuning::simulated::reached("a node left by a core");
+                    shard.vacate_node(node);
+                    0
+                }
                 FarChange::Back => {
                     shard.node_is_back();
                     0

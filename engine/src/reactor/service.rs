@@ -1,7 +1,7 @@
 //! The service of a core: the task that runs its shard's turns, starts its jobs and parks it.
 //!
 //! It owns the reactor's lifetime: it builds it on the core, serves until the engine is closed and
-//! everything is answered, and stops it. It also runs the keepers of the core's memory nodes. When
+//! everything is answered, and stops it. It also runs the steward of the core's memory nodes. When
 //! to nap, spin or park is decided in `park`.
 
 use std::future::{Future, poll_fn, ready};
@@ -23,7 +23,7 @@ use super::replies::NO_CLIENT;
 use super::watchdog::Watchdog;
 use crate::error::Result;
 use crate::executor::{self, Queues, Stop, TaskHandle, Termination};
-use crate::far_memory::{Keeper, far_events};
+use crate::far_memory::{Steward, far_events};
 use crate::limits::no_thread;
 
 /// The longest sleep of a core; it then checks for work even if it was not woken.
@@ -56,7 +56,7 @@ pub(crate) fn start<B>(
     opened: impl FnOnce(Result<()>) + Send + 'static,
 ) -> Result<Arc<Termination>>
 where
-    B: Future<Output = Result<(CoreReactor, Vec<Keeper>)>>,
+    B: Future<Output = Result<(CoreReactor, Option<Steward>)>>,
 {
     let wake_timer = WakeTimer::watched(move |unanswered| watchdog.look(unanswered));
     let wake_timer = wake_timer.map_err(|error| no_thread(&error.to_string()))?;
@@ -71,7 +71,7 @@ where
         };
         Box::pin(async move {
             match or(build(), wake_timer.beat()).await {
-                Ok((reactor, keepers)) => {
+                Ok((reactor, steward)) => {
                     opened(Ok(()));
                     let reactor = Rc::new(LentReactor::new(reactor, &core_shared));
                     let on_core = CurrentCoreGuard::new(&core_shared.lifecycle, &reactor);
@@ -79,7 +79,7 @@ where
                         Rc::clone(&reactor),
                         &core_shared,
                         spin_ns,
-                        keepers,
+                        steward,
                         &wake_timer,
                         queues,
                     )
@@ -99,38 +99,36 @@ where
     executor::start(core, Box::new(work))
 }
 
-/// The tasks that keep the connections to memory nodes.
-struct Keepers {
+/// The task that keeps the connections to memory nodes, by others that it starts.
+struct Nodes {
     stop: Stop,
-    tasks: Vec<TaskHandle<()>>,
+    task: Option<TaskHandle<()>>,
 }
 
-impl Keepers {
+impl Nodes {
     /// Spawned in the service's own queue: a job that polls all the time leaves other queues no
     /// turn.
     fn start(
-        keepers: Vec<Keeper>,
+        steward: Option<Steward>,
         reactor: &LentReactor,
         core_shared: &Arc<CoreShared>,
-        queues: &Queues,
+        queues: Queues,
     ) -> Self {
         let stop = Stop::new();
-        let mut tasks = Vec::with_capacity(keepers.len());
-        if !keepers.is_empty() {
+        let start = |steward: Steward| {
             let command_port = Arc::clone(&core_shared.command_port);
             let (events, received) = far_events(move || command_port.wakeup.ring(0));
             reactor.borrow_mut().receive_far_events(received);
-            for keeper in keepers {
-                tasks.extend(queues.start(keeper.keep(events.clone(), stop.clone())));
-            }
-        }
-        Self { stop, tasks }
+            queues.start(steward.attend(queues, events, stop.clone()))
+        };
+        let task = steward.and_then(start);
+        Self { stop, task }
     }
 
-    /// Has the keepers return what their sessions hold, and waits for them.
+    /// Returns what the core's sessions hold, and waits for that.
     async fn close(self) {
         self.stop.signal();
-        for task in self.tasks {
+        if let Some(task) = self.task {
             task.await;
         }
     }
@@ -141,11 +139,11 @@ async fn live(
     reactor: Rc<LentReactor>,
     core_shared: &Arc<CoreShared>,
     spin_ns: u64,
-    keepers: Vec<Keeper>,
+    steward: Option<Steward>,
     wake_timer: &WakeTimer,
     queues: Queues,
-) -> Keepers {
-    let keepers = Keepers::start(keepers, &reactor, core_shared, &queues);
+) -> Nodes {
+    let nodes = Nodes::start(steward, &reactor, core_shared, queues);
     let serving = serve(reactor, Arc::clone(core_shared), spin_ns, queues);
     let beating = queues.start(wake_timer.beat::<()>());
     if let Some(serving) = queues.start(serving) {
@@ -154,7 +152,7 @@ async fn live(
     if let Some(beating) = beating {
         beating.cancel().await;
     }
-    keepers
+    nodes
 }
 
 async fn serve(

@@ -376,7 +376,7 @@ impl<E: Endpoint> Shard<E> {
         let pages = &self.far.pages;
         let extents = pages.extents();
         let mut places = HashSet::new();
-        let mut held = vec![0; pages.extents().nodes().count()];
+        let mut held = vec![0; extents.positions()];
         for (number, page) in self.local.pages.iter() {
             let flushed = matches!(
                 page.state(),
@@ -396,18 +396,18 @@ impl<E: Endpoint> Shard<E> {
                 assert!(places.insert(place), "pages I1: one place");
             }
         }
-        if let Some((node, offset)) = pages.target_place() {
+        for (node, offset) in pages.places_beside() {
             held[node.position()] += 1;
             assert!(
                 places.insert((node.position(), offset)),
-                "pages I1: the place of a target"
+                "pages I1: the place of a target, or of an extent that was left"
             );
         }
         for node in extents.nodes() {
-            let known = extents.free_on(node) + held[node.position()];
+            let known = extents.listed_on(node) + held[node.position()];
             assert_eq!(
                 known,
-                extents.count_on(node),
+                extents.lent_by(node),
                 "pages I1: extents of {node:?}"
             );
         }

@@ -264,7 +264,7 @@ impl<E: Endpoint> Shard<E> {
         };
         let frames = arena.page_frames();
         let flusher = Flusher::new(options.cipher.is_some());
-        let nodes = options.extents.nodes().count();
+        let nodes = options.extents.positions();
         debug_assert_eq!(options.endpoint.queues(), nodes * QUEUES_PER_NODE);
         let hot_keys = HotKeys::default();
         options.metrics.watch_hot_keys(hot_keys.reader());

@@ -6,6 +6,7 @@ mod attack;
 mod engine_process;
 mod joining;
 mod leases;
+mod leaving;
 mod losses;
 mod support;
 

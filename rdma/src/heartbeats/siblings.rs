@@ -12,6 +12,11 @@ use crate::address::FabricAddress;
 pub struct Siblings(Arc<Mutex<Vec<(FabricAddress, u32)>>>);
 
 impl Siblings {
+    /// Forgets an address, whose session has ended for good: its node may be named otherwise.
+    pub fn dismiss(&self, address: &FabricAddress) {
+        locked(&self.0).retain(|one| one.0 != *address);
+    }
+
     /// Records that an address leads to a node, in place of the node that it led to before.
     ///
     /// # Errors

@@ -7,12 +7,13 @@
 use farcore::{Error, Size};
 
 /// Fields of the engine's configuration, and what sets them here.
-const FLAGS: [(&str, &str); 20] = [
+const FLAGS: [(&str, &str); 21] = [
     ("local_bytes", "--local"),
     ("far_bytes", "--far"),
     ("cores", "--cores"),
     ("nodes", "--fabric"),
     ("nodes_min", "--nodes-min"),
+    ("nodes_max", "--nodes-max"),
     ("replicas", "--replicas"),
     ("replicas_min", "--replicas-min"),
     ("zones", "the zones of --fabric"),

@@ -28,9 +28,14 @@ const RESTART: &str = "nodes that end, and come back empty";
 const CLOCK: &str = "steps of the system's clock";
 const WRONG_BIT: &str = "extents that look free";
 const LINGERING: &str = "connections that end late";
+pub(crate) const ADDED: &str = "nodes that are added";
+pub(crate) const DRAINED: &str = "nodes that are drained";
+pub(crate) const KEPT: &str = "drained nodes that stay after all";
+pub(crate) const REMOVED: &str = "nodes that are removed";
+pub(crate) const FORCED: &str = "nodes that are removed by force";
 
 /// All kinds of faults.
-pub(crate) const KINDS: [&str; 16] = [
+pub(crate) const KINDS: [&str; 21] = [
     ASLEEP,
     GIVEN_UP,
     STOPPED,
@@ -47,6 +52,11 @@ pub(crate) const KINDS: [&str; 16] = [
     CLOCK,
     LINGERING,
     WRONG_BIT,
+    ADDED,
+    DRAINED,
+    KEPT,
+    REMOVED,
+    FORCED,
 ];
 
 /// Something that does not happen for a while.
@@ -251,7 +261,7 @@ impl World {
         } else if faults.restart > 0 && self.random.one_in(faults.restart) && is_well {
             if !self.plan.spares {
                 self.end(node);
-            } else if std::mem::take(&mut self.may_end) {
+            } else if self.members[node] && std::mem::take(&mut self.may_end) {
                 self.ended += 1;
                 self.end(node);
             }

@@ -31,6 +31,7 @@ mod history;
 mod keys;
 mod lives;
 mod memory;
+mod moving;
 pub mod mutations;
 mod plan;
 mod random;

@@ -17,7 +17,10 @@ pub(crate) struct Plan {
     /// Some nodes never come back.
     pub(crate) liveness: bool,
     pub(crate) cores: usize,
+    /// Nodes that the engine opens with.
     pub(crate) nodes: usize,
+    /// More of them, and nodes that come and go.
+    pub(crate) moving: Option<Moving>,
     pub(crate) handles: usize,
     /// Copies of each page of far memory, and with how many it counts as written.
     pub(crate) copies: (usize, usize),
@@ -92,6 +95,32 @@ impl Tight {
             keys: random.of(&[60, 150, 400, usize::MAX]),
             tree_bytes: random.of(&[500, 2_000, 8_000]),
             pieces: random.of(&[12, 25, 60]),
+        })
+    }
+}
+
+/// Nodes that come and go while the engine serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moving {
+    /// Nodes that the engine does not open with.
+    pub(crate) others: usize,
+    /// Positions beyond those of the nodes that it opens with.
+    pub(crate) positions: usize,
+    /// A node is added, drained or removed once in this many steps.
+    pub(crate) often: u64,
+    /// Some are removed with what lies there alone.
+    pub(crate) forces: bool,
+}
+
+impl Moving {
+    /// Draws from numbers of its own: what else a seed means does not depend on it.
+    fn draw(seed: u64) -> Option<Self> {
+        let mut random = Random::new(seed ^ 0x0DD5_EA7);
+        random.one_in(3).then(|| Self {
+            others: random.of(&[1, 2]),
+            positions: random.of(&[0, 1, 1, 2]),
+            often: random.of(&[300, 1_000, 4_000]),
+            forces: random.one_in(4),
         })
     }
 }
@@ -317,6 +346,7 @@ impl Plan {
             liveness,
             cores,
             nodes,
+            moving: Moving::draw(seed),
             copies: copies(seed, nodes, liveness),
             spares: false,
             handles: random.of(&[1, 2, 3]),
@@ -381,7 +411,7 @@ impl Plan {
         };
         (plan.sleeper, plan.closes, plan.tight) = (false, false, None);
         (plan.collides, plan.evicts, plan.isolate) = (false, random.one_in(8), false);
-        (plan.nodes, plan.copies) = (1, (1, 1));
+        (plan.nodes, plan.copies, plan.moving) = (1, (1, 1), None);
         plan.node_bytes = plan.far_bytes * 4 + (1 << 20);
         plan.handles = plan.handles.min(2);
         plan.shared = plan.shared.max(1);
@@ -404,6 +434,11 @@ impl Plan {
         };
         (plan.closes, plan.evicts, plan.tight) = (false, false, None);
         (plan.nodes, plan.copies, plan.spares) = (random.of(&[2, 3, 4]), (2, 1), true);
+        plan.moving = plan.moving.map(|moving| Moving {
+            positions: moving.positions.max(1),
+            forces: false,
+            ..moving
+        });
         plan.far_bytes = 32 << 20;
         plan.node_bytes =
             (plan.far_bytes * plan.cores as u64 + (3 << 20)).next_multiple_of(1 << 20);
@@ -416,7 +451,7 @@ impl Plan {
 
     /// Has the run go on for long: nothing in it ends for good, and all kinds of calls are made.
     pub(crate) fn endure(&mut self) {
-        (self.closes, self.liveness) = (false, false);
+        (self.closes, self.liveness, self.moving) = (false, false, None);
         // What is damaged cannot be deleted.
         (self.faults.damage, self.faults.damage_on_the_way) = (0, 0);
         let mix = self.mix;
@@ -430,6 +465,11 @@ impl Plan {
             scan: mix.scan.max(1),
             ..mix
         };
+    }
+
+    /// Nodes of the world: those that the engine opens with, and others.
+    pub(crate) fn all_nodes(&self) -> usize {
+        self.nodes + self.moving.map_or(0, |moving| moving.others)
     }
 
     pub(crate) fn when_full(&self) -> WhenFull {

@@ -28,7 +28,7 @@ const ERRORS: [&str; 17] = [
 /// Those of calls that no client of a run makes, of sections, which count their own, and of engines
 /// that do not open.
 #[cfg(test)]
-const OTHER_ERRORS: [&str; 39] = [
+const OTHER_ERRORS: [&str; 42] = [
     "BaseIncomplete",
     "Config",
     "Core",
@@ -49,6 +49,9 @@ const OTHER_ERRORS: [&str; 39] = [
     "LongValuesKept",
     "Memory",
     "NoDataDirectory",
+    "NodeNeeded",
+    "NodeUnknown",
+    "NodesMax",
     "NotANumber",
     "Position",
     "RepairInterrupted",
@@ -70,7 +73,7 @@ const OTHER_ERRORS: [&str; 39] = [
     "ValueTooLong",
 ];
 /// States of pages, and work of the engine.
-const REACHED: [&str; 13] = [
+const REACHED: [&str; 14] = [
     "an open page",
     "a sealed page",
     "a flushing page",
@@ -78,6 +81,7 @@ const REACHED: [&str; 13] = [
     "a far page",
     "a page of copies",
     "a node's extents lost",
+    "a node left by a core",
     "pages flushed",
     "pages evicted",
     "pages compacted",

@@ -13,7 +13,7 @@ const VARIANTS: u64 = 6;
 type Part = (&'static str, fn(&mut Plan));
 
 /// All that can be taken away.
-const PARTS: [Part; 41] = [
+const PARTS: [Part; 42] = [
     ("faults", |plan| plan.faults = Faults::default()),
     ("failures", |plan| plan.faults.fail = Faults::default().fail),
     ("false-failures", |plan| {
@@ -38,6 +38,7 @@ const PARTS: [Part; 41] = [
     ("sleeper", |plan| plan.sleeper = false),
     ("closing", |plan| plan.closes = false),
     ("cores", |plan| plan.cores = 1),
+    ("moving-nodes", |plan| plan.moving = None),
     ("copies", |plan| plan.copies = (1, 1)),
     ("nodes", |plan| (plan.nodes, plan.copies) = (1, (1, 1))),
     ("jobs", |plan| plan.jobs = 0),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use farcore::{Config, Lock, LogPolicy, SimulatedEngine};
+use farcore::{Config, FabricAddress, Lock, LogPolicy, SimulatedEngine};
 use farcore_rdma::node::{MemoryOptions, NodeOptions, SimulatedNode, SimulatedNodeGuard};
 use farcore_rdma::simulation::{self, Options, Step};
 use farcore_tuning::simulated;
@@ -19,7 +19,7 @@ use crate::disk::store::SimulatedStore;
 use crate::faults::{self, Linger, Nap};
 use crate::history::{Entry, History, Moment, Rules, Twins};
 use crate::memory::{self, ENGINE};
-use crate::plan::Plan;
+use crate::plan::{Moving, Plan};
 use crate::random::Random;
 use crate::report::Coverage;
 use crate::sections;
@@ -42,6 +42,8 @@ const SOAK_STEPS: u64 = 100_000;
 const DAMAGE: &str = "bytes damaged";
 /// How much time a step takes where time flows.
 const FLOWING_PACE: u64 = 100;
+/// The port of the first node.
+const FIRST_PORT: u16 = 7_000;
 /// The groups of the nodes' tasks; those of cores begin with 1.
 const NODE_GROUP: u32 = 32;
 /// The group of the task that keeps a data directory.
@@ -102,6 +104,8 @@ pub(crate) struct World {
     pub(crate) twins: Twins,
     pub(crate) clients: Vec<Caller>,
     pub(crate) nodes: Vec<Option<SimulatedNodeGuard>>,
+    /// Nodes with which all cores had a session when that was looked at last.
+    pub(crate) members: Vec<bool>,
     /// When what is wrong with a node ends.
     pub(crate) heals_at: Vec<u64>,
     pub(crate) times: Times,
@@ -147,8 +151,19 @@ fn lost_extents() -> u64 {
 }
 
 fn address(node: usize) -> SocketAddr {
-    let port = 7_000 + u16::try_from(node).unwrap_or(0);
+    let port = FIRST_PORT + u16::try_from(node).unwrap_or(0);
     SocketAddr::from(([10, 0, 0, 1], port))
+}
+
+/// The address by which an engine names a node.
+pub(crate) fn node_address(node: usize) -> FabricAddress {
+    let address = format!("tcp://{}", address(node));
+    address.parse().expect("an address")
+}
+
+/// The node of an address.
+pub(crate) fn node_at(address: &FabricAddress) -> usize {
+    usize::from(address.port() - FIRST_PORT)
 }
 
 impl World {
@@ -222,7 +237,8 @@ impl World {
     fn config_without_memory(&self) -> Config {
         let plan = &self.plan;
         let cores = plan.cores;
-        let nodes = (0..plan.nodes).map(|node| format!("tcp://{}", address(node)));
+        let nodes = (0..plan.nodes).map(node_address);
+        let nodes_max = |moving: Moving| plan.nodes + moving.positions;
         Config {
             cores: (0..cores).collect(),
             far_bytes: plan.far_bytes * cores as u64,
@@ -230,9 +246,8 @@ impl World {
             page_bytes: Some(64 << 10),
             inline_collection_bytes: plan.inline_collection_bytes,
             keys_expected: 1_000,
-            nodes: nodes
-                .map(|node| node.parse().expect("an address"))
-                .collect(),
+            nodes: nodes.collect(),
+            nodes_max: plan.moving.map(nodes_max),
             far_silence_ns: plan.far_silence_ns,
             replicas: plan.copies.0,
             replicas_min: plan.copies.1,
@@ -542,6 +557,7 @@ impl World {
     fn agrees_with_nodes(&self, engine: &SimulatedEngine) -> Result<(), String> {
         let mut owners = BTreeMap::new();
         for (core, node, place) in engine.owned_places() {
+            let node = node_at(&node);
             let Some(guard) = &self.nodes[node] else {
                 continue;
             };
@@ -603,7 +619,8 @@ impl World {
     /// Starts all nodes.
     pub(crate) fn start_nodes(&mut self) -> Result<(), String> {
         (self.nodes, self.heals_at) = (Vec::new(), Vec::new());
-        for node in 0..self.plan.nodes {
+        self.members = vec![false; self.plan.all_nodes()];
+        for node in 0..self.plan.all_nodes() {
             self.nodes.push(None);
             self.heals_at.push(0);
             self.start_node(node)?;
@@ -650,6 +667,7 @@ impl World {
                 self.check_time(engine)?;
                 self.look_at_copies(engine);
             }
+            self.move_nodes(engine)?;
             let stops = self.plan.faults.stop;
             let is_open = closes_at.is_none_or(|closes_at| self.step < closes_at);
             if stops > 0 && is_open && self.random.one_in(stops) {
@@ -723,6 +741,8 @@ impl World {
         if !self.plan.closes {
             if are_all_well {
                 self.settle(engine)?;
+                self.end_moves(engine)?;
+                engine.check();
             }
             self.read_all(are_all_well)?;
             sections::read_all(engine, &self.plan, are_all_well)?;
@@ -742,6 +762,7 @@ impl World {
     /// Whether a node may end: all cores know of the last one, and each page has its copies.
     fn look_at_copies(&mut self, engine: &SimulatedEngine) {
         if self.plan.spares {
+            self.note_members(engine);
             let total = engine.engine().stats().total;
             let are_well = self.heals_at.iter().all(|&at| at == 0);
             // A core may lose a session twice for one end, so that losses do not say that all know.
@@ -1006,6 +1027,7 @@ impl World {
             history: History::default(),
             clients: Vec::new(),
             nodes: Vec::new(),
+            members: Vec::new(),
             heals_at: Vec::new(),
             names: Vec::new(),
             twins: Twins::new(),

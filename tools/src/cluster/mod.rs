@@ -5,7 +5,7 @@ mod failover;
 mod members;
 mod moves;
 pub(crate) mod place;
-mod server;
+pub(crate) mod server;
 
 use std::process::ExitCode;
 

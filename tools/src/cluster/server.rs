@@ -35,7 +35,7 @@ pub(super) struct Access {
 
 /// What servers are shown.
 #[derive(Debug, Args)]
-pub(super) struct Credentials {
+pub(crate) struct Credentials {
     /// File with the password of all servers
     #[arg(long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl Credentials {
 }
 
 /// A connection to a server.
-pub(super) struct Server {
+pub(crate) struct Server {
     address: String,
     stream: Box<dyn Stream>,
     received: Vec<u8>,
@@ -103,7 +103,7 @@ impl Server {
     ///
     /// # Errors
     /// It is not reached, or refuses the password.
-    pub(super) fn connect(address: &str, credentials: &Credentials) -> Result<Self> {
+    pub(crate) fn connect(address: &str, credentials: &Credentials) -> Result<Self> {
         let mut failed = anyhow!("the name has no address");
         let addresses = address
             .to_socket_addrs()
@@ -145,7 +145,7 @@ impl Server {
     ///
     /// # Errors
     /// It is refused, or not answered.
-    pub(super) fn ask(&mut self, words: &[&str]) -> Result<String> {
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String> {
         // Neither a password nor a map is repeated.
         let name = words.iter().take(2).copied();
         let name = if words.first() == Some(&"AUTH") {

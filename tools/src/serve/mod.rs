@@ -3,7 +3,8 @@
 //! Checks the flags, opens the engine, starts the server, prints `native: ADDRESS` for each native
 //! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
 //! chooses the memory where no flag does, `heap` has buffers returned to the system. `limits`
-//! checks values, `refusal` words errors by flags, `data` has the flags of the data directory.
+//! checks values, `refusal` words errors by flags, `data` has the flags of the data directory,
+//! `nodes_file` watches the file that names memory nodes.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1. What can be
 //!   checked before the engine takes its memory is.
@@ -18,6 +19,7 @@ mod exposed;
 mod heap;
 mod limits;
 mod native;
+mod nodes_file;
 mod refusal;
 mod replica;
 mod reported;
@@ -28,8 +30,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -54,6 +56,7 @@ use self::data::DataArguments;
 use self::exposed::ExposedServer;
 use self::heap::Returned;
 use self::native::NativeArguments;
+use self::nodes_file::NodesFile;
 use self::replica::ReplicaArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
@@ -146,8 +149,15 @@ pub(crate) struct Arguments {
     far: Option<u64>,
     /// Memory node that far memory lies on, e.g. tcp://host:7400, or ZONE=tcp://host:7400; may be
     /// given several times [default: far memory is in this process]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", group = "memory_nodes")]
     fabric: Vec<NodeAddress>,
+    /// File with the memory nodes, one a line as --fabric has them; read again every second: nodes
+    /// that are new are added, those that are gone are drained
+    #[arg(long, value_name = "FILE", group = "memory_nodes")]
+    nodes_file: Option<PathBuf>,
+    /// What the file named at the start.
+    #[arg(skip)]
+    from_file: OnceLock<Vec<NodeAddress>>,
     /// Copies of each page of far memory, on as many memory nodes, of distinct zones if there are
     /// such: 1 to 3
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
@@ -159,19 +169,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 20)]
     copy_percent: u8,
     /// Memory nodes that must answer at the start, 1 to all; the others join later [default: all]
-    #[arg(long, value_name = "COUNT", requires = "fabric")]
+    #[arg(long, value_name = "COUNT", requires = "memory_nodes")]
     nodes_min: Option<usize>,
+    /// Memory nodes at once, with those that are added while the server runs: their number to 64.
+    /// Each further one has room for as much as each of the first, which takes local memory
+    /// [default: their number]
+    #[arg(long, value_name = "COUNT", requires = "memory_nodes")]
+    nodes_max: Option<usize>,
     #[command(flatten)]
     device: DeviceArguments,
     /// File with the token of the memory nodes
-    #[arg(long, value_name = "FILE", requires = "fabric")]
+    #[arg(long, value_name = "FILE", requires = "memory_nodes")]
     token_file: Option<PathBuf>,
     /// Time in which memory nodes must answer at the start, 0s to 1day; a node answers once it
     /// has registered its memory, about 2s a GiB [default: 10s]
-    #[arg(long, value_name = "TIME", requires = "fabric")]
+    #[arg(long, value_name = "TIME", requires = "memory_nodes")]
     wait_for_nodes: Option<humantime::Duration>,
     /// Time that each access of far memory in this process takes in addition, e.g. 2us; 0s to 1s
-    #[arg(long, value_name = "TIME", conflicts_with = "fabric")]
+    #[arg(long, value_name = "TIME", conflicts_with = "memory_nodes")]
     far_latency: Option<humantime::Duration>,
     /// Remove keys that are read least when memory is full, instead of refusing writes
     #[arg(long)]
@@ -254,20 +269,25 @@ enum Event {
 }
 
 impl Arguments {
+    /// The memory nodes that the server starts with.
+    fn nodes(&self) -> &[NodeAddress] {
+        self.from_file.get().unwrap_or(&self.fabric)
+    }
+
     fn check_fabric(&self) -> Result<()> {
         let is_of_device = |node: &NodeAddress| node.address.scheme() != Scheme::Tcp;
-        if !self.fabric.iter().any(is_of_device) && !self.native.uses_device() {
+        if !self.nodes().iter().any(is_of_device) && !self.native.uses_device() {
             self.device
                 .refuse("without --fabric or --native over RDMA")?;
         }
-        for node in &self.fabric {
+        for node in self.nodes() {
             check_build("--fabric", &node.address)?;
         }
         Ok(())
     }
 
     fn engine(&self) -> Result<Config> {
-        let is_remote = !self.fabric.is_empty();
+        let is_remote = !self.nodes().is_empty();
         let sizes = Sizes::choose(self.local, self.far, is_remote);
         let default = Config::default();
         self.check_fabric()?;
@@ -305,15 +325,16 @@ impl Arguments {
             },
             section_ns: farcore_server::SECTION_NS,
             nodes: self
-                .fabric
+                .nodes()
                 .iter()
                 .map(|node| node.address.clone())
                 .collect(),
-            zones: zones(&self.fabric),
+            zones: zones(self.nodes()),
             replicas: self.replicas,
             replicas_min: self.replicas_min,
             copy_percent: self.copy_percent,
             nodes_min: self.nodes_min,
+            nodes_max: self.nodes_max,
             nodes_wait_ns: wait_ns.unwrap_or(default.nodes_wait_ns),
             token,
             verbs: self.device.options()?,
@@ -351,7 +372,7 @@ impl Arguments {
         let descriptors = Descriptors::raise();
         let others = limits::Others {
             cores,
-            nodes: self.fabric.len(),
+            nodes: self.nodes_max.unwrap_or(self.nodes().len()),
             native_clients: self.native.clients(),
         };
         let clients = limits::clients(descriptors, self.max_clients, others)?;
@@ -551,6 +572,9 @@ fn load(
 
 fn serve(arguments: &Arguments) -> Result<()> {
     try_system_calls()?;
+    if let Some(file) = &arguments.nodes_file {
+        let _ = arguments.from_file.set(nodes_file::read(file)?);
+    }
     let (config, mut options) = (arguments.engine()?, arguments.options()?);
     let watch = arguments.watch.watch("serve")?;
     watch.check()?;
@@ -608,7 +632,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
         );
     }
     report_ready(&server);
-    let waited = wait(&events, &server, returned);
+    let nodes_file = arguments.nodes_file.clone();
+    let nodes_file = nodes_file.map(|file| NodesFile::new(file, engine.memory_nodes()));
+    let waited = wait(&events, &server, returned, nodes_file);
     drop(watched);
     server.stop()?;
     let saved = if saved.needs_save() {
@@ -642,7 +668,12 @@ fn report_ready(server: &Server) {
 ///
 /// # Errors
 /// A core has ended by itself.
-fn wait(events: &Receiver<Event>, server: &Server, mut returned: Returned) -> Result<()> {
+fn wait(
+    events: &Receiver<Event>,
+    server: &Server,
+    mut returned: Returned,
+    mut nodes_file: Option<NodesFile>,
+) -> Result<()> {
     loop {
         match events.recv_timeout(LOOK) {
             Ok(Event::Signal(signal)) => {
@@ -658,7 +689,12 @@ fn wait(events: &Receiver<Event>, server: &Server, mut returned: Returned) -> Re
             Err(RecvTimeoutError::Timeout) if !server.is_serving() => {
                 return Err(anyhow!("a core has ended by a fault, which the log has"));
             }
-            Err(RecvTimeoutError::Timeout) => returned.look(),
+            Err(RecvTimeoutError::Timeout) => {
+                returned.look();
+                if let Some(file) = &mut nodes_file {
+                    file.look();
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
         }
     }

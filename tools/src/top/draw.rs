@@ -381,6 +381,10 @@ fn draw_nodes(frame: &mut Frame<'_>, rates: &Rates, area: Rect) {
             ),
             (_, _) => ("silent".to_owned(), Style::new().fg(Color::Red)),
         };
+        let (state, style) = match node.leaving_pages {
+            0 => (state, style),
+            left => (format!("-{}", number(left as f64)), style),
+        };
         Row::new([
             Line::from(cut(&node.name, usize::from(name_width))),
             right(format!(

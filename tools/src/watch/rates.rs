@@ -90,6 +90,8 @@ pub(crate) struct NodeRates {
     /// Errors since the engine was opened.
     pub(crate) errors: u64,
     pub(crate) silent_queues: u64,
+    /// Pages that have yet to leave it.
+    pub(crate) leaving_pages: u64,
 }
 
 /// A key with many requests.
@@ -284,6 +286,7 @@ fn node(earlier: &NodeReport, later: &NodeReport, seconds: f64) -> NodeRates {
         bytes_per_second: rate(saturating_sum(&[between.read_bytes, between.write_bytes])),
         errors: later.counters.errors,
         silent_queues: between.silent_queues,
+        leaving_pages: between.leaving_pages,
     }
 }
 
@@ -344,13 +347,16 @@ impl Rates {
         }
         let now = later.cores.iter().map(|core| core.counters);
         let all = now.fold(ShardSnapshot::default(), |sum, one| sum + one);
-        let none = NodeReport::default();
-        let nodes = later.nodes.iter().enumerate().map(|(place, now)| {
-            let then = earlier
-                .nodes
-                .get(place)
-                .filter(|then| then.name == now.name);
-            node(then.unwrap_or(&none), now, seconds)
+        let nodes = later.nodes.iter().map(|now| {
+            // One that has left and joined again begins anew.
+            let is_before = |then: &&NodeReport| {
+                let (then_seen, seen) = (&then.counters, &now.counters);
+                then.name == now.name
+                    && then_seen.reads <= seen.reads
+                    && then_seen.writes <= seen.writes
+            };
+            let then = earlier.nodes.iter().find(is_before);
+            node(then.unwrap_or(now), now, seconds)
         });
         Some(Self {
             version: later.version.clone(),

@@ -117,6 +117,11 @@ macro_rules! counters {
             pub fn snapshot(&self) -> $snapshot {
                 $snapshot { $($name: self.$name.get(),)* }
             }
+
+            /// Sets every counter to 0: what is counted is another thing from now on.
+            pub fn reset(&self) {
+                $(self.$name.set(0);)*
+            }
         }
 
         impl Add for $snapshot {
@@ -433,6 +438,8 @@ counters! {
     used_bytes: Gauge,
     /// Queue pairs to the node that do not answer.
     silent_queues: Gauge,
+    /// Pages that have yet to leave the node, which is to go.
+    leaving_pages: Gauge,
 }
 
 #[cfg(all(test, not(farcore_uncounted)))]

@@ -1,7 +1,8 @@
 //! The far extents of one shard: the places in memory nodes that it may write its pages to.
 //!
 //! The shard is the only writer, so plain words suffice. Extents may be added while the engine
-//! runs.
+//! runs. A node has a position; it is present from when it joins until its position is vacated. A
+//! node that leaves gives no extent any more: what is free of it is idle.
 //!
 //! ```text
 //! Extent:  | node:6 | place:26 |            bit 31 .. 0
@@ -12,6 +13,7 @@
 //!   place was lost.
 //! - I2: nothing allocates after construction, except for a node's new remote keys.
 //! - I3: a lost place is never named to the fabric again.
+//! - I4: a node that is not present has no extent, and a node that leaves has no free one.
 //!
 //! Limits: 64 nodes, 2^26 extents a shard, 2^16 - 1 remote keys a node, offsets below 2^48.
 
@@ -35,6 +37,7 @@ const END: u32 = u32::MAX;
 const HELD: u32 = u32::MAX - 1;
 
 const _: () = assert!(NODES_MAX <= 1 << (u32::BITS - PLACE_BITS));
+const _: () = assert!(NODES_MAX <= u64::BITS as usize);
 const _: () = assert!(1 << PLACE_BITS < HELD);
 const _: () = assert!(NODES_MAX * QUEUES_PER_NODE <= u128::BITS as usize);
 
@@ -64,6 +67,12 @@ impl NodeId {
     #[inline]
     pub(crate) fn position(self) -> usize {
         usize::from(self.0)
+    }
+
+    /// Its bit in a bitmap of nodes.
+    #[inline]
+    fn bit(self) -> u64 {
+        1 << self.0
     }
 }
 
@@ -137,6 +146,8 @@ pub(crate) enum AddError {
     Full,
     /// Its node has too many remote keys, or its offset is too high.
     OutOfReach,
+    /// Its node leaves, or has left: it was claimed too late.
+    Leaving,
 }
 
 #[derive(Debug)]
@@ -148,14 +159,37 @@ struct Node {
     /// The free extents, oldest first.
     head: u32,
     tail: u32,
-    free: usize,
+    /// Extents in the list: free, or idle if the node leaves.
+    listed: usize,
+    /// Extents that the node lends.
     count: usize,
+    /// Lost extents that pages hold.
+    lost: usize,
+}
+
+impl Node {
+    fn named(name: Arc<str>, zone: usize) -> Self {
+        Self {
+            name,
+            zone,
+            keys: Vec::new(),
+            head: END,
+            tail: END,
+            listed: 0,
+            count: 0,
+            lost: 0,
+        }
+    }
 }
 
 /// The extents of one shard, held and free.
 #[derive(Debug)]
 pub(crate) struct Extents {
     nodes: Vec<Node>,
+    /// A bit for each node that is present.
+    present: u64,
+    /// A bit for each node that leaves.
+    leaving: u64,
     places: Vec<u64>,
     links: Vec<u32>,
     /// Vacant extents, whose places were lost, as a list.
@@ -163,6 +197,8 @@ pub(crate) struct Extents {
     vacant_count: usize,
     has_lost: bool,
     free: usize,
+    /// Extents in the lists of nodes that leave.
+    idle: usize,
     count_max: usize,
     page_bytes: u32,
 }
@@ -175,27 +211,92 @@ impl Extents {
         page_bytes: u32,
         count_max: usize,
     ) -> Self {
-        let node = |(position, name)| Node {
-            name,
-            zone: position,
-            keys: Vec::new(),
-            head: END,
-            tail: END,
-            free: 0,
-            count: 0,
-        };
+        let node = |(position, name)| Node::named(name, position);
         let count_max = count_max.min(1 << PLACE_BITS);
+        let nodes: Vec<_> = (0..NODES_MAX).zip(names).map(node).collect();
+        let present = (0..nodes.len()).fold(0, |bits, position| bits | 1 << position);
         Self {
-            nodes: (0..NODES_MAX).zip(names).map(node).collect(),
+            nodes,
+            present,
+            leaving: 0,
             places: Vec::with_capacity(count_max),
             links: Vec::with_capacity(count_max),
             vacant: END,
             vacant_count: 0,
             has_lost: false,
             free: 0,
+            idle: 0,
             count_max,
             page_bytes,
         }
+    }
+
+    /// Has this many positions in all, up to [`NODES_MAX`]: nodes can join at those without one.
+    pub(crate) fn reserve_positions(&mut self, count: usize) {
+        for position in self.nodes.len()..count.min(NODES_MAX) {
+            self.nodes.push(Node::named(Arc::from(""), position));
+        }
+    }
+
+    /// Positions, with a node or without.
+    pub(crate) fn positions(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// A node joins at a position that has none.
+    pub(super) fn join(&mut self, node: NodeId, name: Arc<str>, zone: usize) {
+        debug_assert!(!self.is_present(node), "a position has one node");
+        self.nodes[node.position()] = Node::named(name, zone);
+        self.present |= node.bit();
+    }
+
+    /// True if there is a node at a position.
+    pub(crate) fn is_present(&self, node: NodeId) -> bool {
+        self.present & node.bit() != 0
+    }
+
+    /// True if a node gives no extents any more.
+    #[inline]
+    pub(crate) fn is_leaving(&self, node: NodeId) -> bool {
+        self.leaving & node.bit() != 0
+    }
+
+    /// True if some node gives no extents any more.
+    pub(crate) fn is_any_leaving(&self) -> bool {
+        self.leaving != 0
+    }
+
+    /// A node leaves, and gives no extents any more; or it stays after all.
+    pub(super) fn set_leaving(&mut self, node: NodeId, leaves: bool) {
+        if self.is_leaving(node) == leaves {
+            return;
+        }
+        self.leaving ^= node.bit();
+        let listed = self.nodes[node.position()].listed;
+        if leaves {
+            (self.free, self.idle) = (self.free - listed, self.idle + listed);
+        } else {
+            (self.free, self.idle) = (self.free + listed, self.idle - listed);
+        }
+    }
+
+    /// Extents of a node that pages hold, lost ones too.
+    pub(crate) fn held_on(&self, node: NodeId) -> usize {
+        let node = &self.nodes[node.position()];
+        node.count - node.listed + node.lost
+    }
+
+    /// A node of which pages hold nothing has left: its position has no node.
+    pub(super) fn vacate(&mut self, node: NodeId) {
+        debug_assert_eq!(self.held_on(node), 0, "extents I4: pages hold some");
+        while let Some(extent) = self.pop(node) {
+            self.places[extent.place()] = LOST << OFFSET_BITS;
+            self.make_vacant(extent);
+        }
+        self.present &= !node.bit();
+        self.leaving &= !node.bit();
+        let position = node.position();
+        self.nodes[position] = Node::named(Arc::from(""), position);
     }
 
     /// Puts each node into a zone; before, each is in one of its own.
@@ -220,6 +321,9 @@ impl Extents {
     /// # Errors
     /// [`AddError`] says which limit was reached.
     pub(crate) fn add(&mut self, node: NodeId, piece: RemoteSlice) -> Result<(), AddError> {
+        if self.is_leaving(node) || !self.is_present(node) {
+            return Err(AddError::Leaving);
+        }
         if self.places.len() == self.count_max && self.vacant == END {
             return Err(AddError::Full);
         }
@@ -281,14 +385,16 @@ impl Extents {
         if !self.is_lost(extent) {
             self.places[place] = LOST << OFFSET_BITS;
             self.has_lost = true;
-            self.nodes[extent.node().position()].count -= 1;
+            let node = &mut self.nodes[extent.node().position()];
+            node.count -= 1;
+            node.lost += 1;
         }
     }
 
     /// Notes that a node took back all its free extents. Those that pages hold are reported with
     /// [`Extents::lose`].
     pub(crate) fn lose_free(&mut self, node: NodeId) {
-        while let Some(extent) = self.claim(node) {
+        while let Some(extent) = self.pop(node) {
             self.lose(extent);
             self.release(extent);
         }
@@ -309,6 +415,15 @@ impl Extents {
 
     /// Claims the extent of a node that has been free the longest.
     pub(crate) fn claim(&mut self, node: NodeId) -> Option<Extent> {
+        if self.is_leaving(node) {
+            return None;
+        }
+        self.pop(node)
+    }
+
+    /// The first extent in the list of a node.
+    fn pop(&mut self, node: NodeId) -> Option<Extent> {
+        let is_leaving = self.is_leaving(node);
         let list = &mut self.nodes[node.position()];
         if list.head == END {
             return None;
@@ -318,8 +433,12 @@ impl Extents {
         if list.head == END {
             list.tail = END;
         }
-        list.free -= 1;
-        self.free -= 1;
+        list.listed -= 1;
+        *(if is_leaving {
+            &mut self.idle
+        } else {
+            &mut self.free
+        }) -= 1;
         Some(Extent::new(node, place))
     }
 
@@ -331,11 +450,11 @@ impl Extents {
             && !(farcore_tuning::mutated!("lost-extent-reused")
                 && self.nodes[extent.node().position()].keys.is_empty())
         {
-            self.links[place] = self.vacant;
-            self.vacant = extent.0 & ((1 << PLACE_BITS) - 1);
-            self.vacant_count += 1;
+            self.nodes[extent.node().position()].lost -= 1;
+            self.make_vacant(extent);
             return;
         }
+        let is_leaving = self.is_leaving(extent.node());
         let list = &mut self.nodes[extent.node().position()];
         self.links[place] = END;
         let number = extent.0 & ((1 << PLACE_BITS) - 1);
@@ -344,8 +463,19 @@ impl Extents {
             tail => self.links[tail as usize] = number,
         }
         list.tail = number;
-        list.free += 1;
-        self.free += 1;
+        list.listed += 1;
+        *(if is_leaving {
+            &mut self.idle
+        } else {
+            &mut self.free
+        }) += 1;
+    }
+
+    /// Puts a lost extent that no page holds into the list of the vacant ones.
+    fn make_vacant(&mut self, extent: Extent) {
+        self.links[extent.place()] = self.vacant;
+        self.vacant = extent.0 & ((1 << PLACE_BITS) - 1);
+        self.vacant_count += 1;
     }
 
     /// The far address of a byte of an extent; `None` if it is lost.
@@ -360,9 +490,14 @@ impl Extents {
         })
     }
 
-    /// The nodes.
+    /// The nodes that are present.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (0..self.nodes.len()).map(NodeId::new)
+        let mut left = self.present;
+        std::iter::from_fn(move || {
+            let position = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            (position < NODES_MAX).then(|| NodeId::new(position))
+        })
     }
 
     /// What a node is called.
@@ -370,13 +505,24 @@ impl Extents {
         &self.nodes[node.position()].name
     }
 
-    /// Free extents of a node.
+    /// Free extents of a node; none if it leaves.
     pub(crate) fn free_on(&self, node: NodeId) -> usize {
-        self.nodes[node.position()].free
+        match self.is_leaving(node) {
+            true => 0,
+            false => self.nodes[node.position()].listed,
+        }
     }
 
-    /// Extents of a node.
+    /// Extents of a node that pages can have; none if it leaves.
     pub(crate) fn count_on(&self, node: NodeId) -> usize {
+        match self.is_leaving(node) {
+            true => 0,
+            false => self.nodes[node.position()].count,
+        }
+    }
+
+    /// Extents that a node lends, whether it leaves or not.
+    pub(crate) fn lent_by(&self, node: NodeId) -> usize {
         self.nodes[node.position()].count
     }
 
@@ -392,17 +538,30 @@ impl Extents {
 
     /// Bytes of the extents in use.
     pub(crate) fn used_bytes(&self) -> u64 {
-        (self.places.len() - self.vacant_count - self.free) as u64 * u64::from(self.page_bytes)
+        let listed = self.free + self.idle;
+        (self.places.len() - self.vacant_count - listed) as u64 * u64::from(self.page_bytes)
     }
 
-    /// Bytes of all extents.
+    /// Bytes of all extents but the idle ones.
     pub(crate) fn total_bytes(&self) -> u64 {
-        (self.places.len() - self.vacant_count) as u64 * u64::from(self.page_bytes)
+        let unused = self.vacant_count + self.idle;
+        (self.places.len() - unused) as u64 * u64::from(self.page_bytes)
     }
 }
 
 #[cfg(any(test, feature = "simulation"))]
 impl Extents {
+    /// Forgets that a node is present: a fault that tests inject.
+    #[cfg(test)]
+    pub(in crate::shard) fn forget_present(&mut self, node: NodeId) {
+        self.present &= !node.bit();
+    }
+
+    /// Free or idle extents of a node.
+    pub(in crate::shard) fn listed_on(&self, node: NodeId) -> usize {
+        self.nodes[node.position()].listed
+    }
+
     /// Checks the lists of free and vacant extents, given those that pages hold.
     pub(super) fn check(&self, held: impl Iterator<Item = Extent>) {
         let mut known = vec![false; self.places.len()];
@@ -411,7 +570,16 @@ impl Extents {
             assert!(!before, "extents I1: extent {place} is in two places");
         };
         let is_lost = |place: usize| self.places[place] >> OFFSET_BITS == LOST;
-        for node in &self.nodes {
+        let (mut free, mut idle) = (0, 0);
+        for (position, node) in self.nodes.iter().enumerate() {
+            let id = NodeId::new(position);
+            *(if self.is_leaving(id) {
+                &mut idle
+            } else {
+                &mut free
+            }) += node.listed;
+            let is_here = self.is_present(id) || node.count + node.listed + node.lost == 0;
+            assert!(is_here, "extents I4: {id:?} is not present");
             let (mut count, mut last, mut at) = (0, END, node.head);
             while at != END {
                 note(at as usize);
@@ -419,7 +587,7 @@ impl Extents {
                 (last, at) = (at, self.links[at as usize]);
                 count += 1;
             }
-            assert_eq!((count, last), (node.free, node.tail), "extents I1: list");
+            assert_eq!((count, last), (node.listed, node.tail), "extents I1: list");
         }
         let (mut vacant, mut at) = (0, self.vacant);
         while at != END {
@@ -429,7 +597,9 @@ impl Extents {
             vacant += 1;
         }
         assert_eq!(vacant, self.vacant_count, "extents I1: vacant");
+        let mut lost = vec![0; self.nodes.len()];
         for extent in held {
+            lost[extent.node().position()] += usize::from(self.is_lost(extent));
             let place = extent.place();
             note(place);
             assert_eq!(self.links[place], HELD, "extents I1: {extent:?} is held");
@@ -438,8 +608,9 @@ impl Extents {
             known.iter().all(|&known| known),
             "extents I1: one is nowhere"
         );
-        let free: usize = self.nodes.iter().map(|node| node.free).sum();
-        assert_eq!(free, self.free, "extents I1: free");
+        let known: Vec<_> = self.nodes.iter().map(|node| node.lost).collect();
+        assert_eq!(lost, known, "extents I1: lost ones that are held");
+        assert_eq!((free, idle), (self.free, self.idle), "extents I1: free");
     }
 }
 

@@ -100,6 +100,13 @@ impl Health {
         self.is_silent(queue) && now_ns.saturating_sub(since_ns) > GONE_NS
     }
 
+    /// Forgets what is known of a position's node: another one may join there.
+    pub(in crate::shard) fn forget(&mut self, node: NodeId) {
+        for queue in [node.reads(), node.writes()] {
+            self.succeeded(queue);
+        }
+    }
+
     /// Has all queue pairs tried as if they had failed a little less often: nodes are back.
     pub(in crate::shard) fn forgive(&mut self) {
         for trouble in &mut self.queues {

@@ -66,6 +66,11 @@ impl Avoided {
         self.0 |= !other.0;
     }
 
+    /// Another node may join at the position of this one.
+    pub(in crate::shard) fn forget(&mut self, node: NodeId) {
+        self.0 &= !(1 << node.position());
+    }
+
     pub(in crate::shard) fn has(self, node: NodeId) -> bool {
         self.0 & 1 << node.position() != 0
     }
@@ -455,13 +460,74 @@ impl<E: Endpoint> FarStore<E> {
     pub(in crate::shard) fn settle_target(&mut self, page: u32, is_copy: bool, now_ns: u64) {
         if let Some(target) = self.pages.target.take() {
             if is_copy && !self.pages.extents.is_lost(target) {
-                self.pages.give_up_gone(page, now_ns);
-                self.pages.add_copy(page, target);
+                self.pages.place_target(page, target, now_ns);
             } else {
                 self.pages.extents.release(target);
             }
             self.publish_bytes();
         }
+    }
+
+    /// True once no READ of the extent that was left can be under way: none is to its node.
+    pub(in crate::shard) fn is_left_alone(&self) -> bool {
+        let queue = self.pages.left_queue();
+        queue.is_none_or(|queue| self.endpoint.outstanding_on(queue.index()) == 0)
+    }
+
+    /// Posts a READ of the extent that was left. It completes after all that were posted before.
+    pub(in crate::shard) fn read_left(
+        &mut self,
+        local: LocalSlice,
+        purpose: Purpose,
+        now_ns: u64,
+    ) -> Posted {
+        match self.pages.left {
+            Some(left) => self.read_at(left, 0, local, purpose, now_ns),
+            None => Posted::Down,
+        }
+    }
+
+    /// Releases the extent that was left, which no READ names any more.
+    pub(in crate::shard) fn release_left(&mut self) {
+        self.pages.release_left();
+        self.publish_bytes();
+    }
+
+    /// A node joins at a position that has none: counters begin anew.
+    pub(in crate::shard) fn join(&mut self, node: NodeId, name: Arc<str>, zone: usize) {
+        self.pages.join(node, name, zone);
+        if let Some(counters) = self.metrics.nodes.get(node.position()) {
+            counters.reset();
+        }
+    }
+
+    /// A node leaves, and pages are to leave it; or it stays after all.
+    pub(in crate::shard) fn set_leaving(&mut self, node: NodeId, leaves: bool) {
+        self.pages.set_leaving(node, leaves);
+        self.metrics.counters.copying.set(1);
+        self.publish_bytes();
+    }
+
+    /// What keeps a node from leaving: extents that pages hold, and requests under way.
+    pub(in crate::shard) fn left_on(&self, node: NodeId) -> usize {
+        let queues = [node.reads(), node.writes()];
+        let under_way = queues.map(|queue| self.endpoint.outstanding_on(queue.index()));
+        self.pages.held_on(node) + under_way.iter().sum::<usize>()
+    }
+
+    /// A node of which nothing is left leaves its position. What its queue pairs are connected to
+    /// has failed, and is let go.
+    pub(in crate::shard) fn vacate(&mut self, node: NodeId) {
+        debug_assert_eq!(
+            self.left_on(node),
+            0,
+            "a node is left by pages and requests"
+        );
+        for queue in [node.reads(), node.writes()] {
+            self.endpoint.renew(queue.index());
+        }
+        self.pages.vacate(node);
+        self.publish_bytes();
     }
 
     /// Posts a WRITE to the target, or, with a node, to the copy of a page there.

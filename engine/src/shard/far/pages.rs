@@ -15,6 +15,7 @@
 //!   undone. A page that holds any has a first one.
 //! - I3: no node has two copies of a page.
 //! - I4: once a page is flushed, each of its copies was written in full under its sequence number.
+//! - I5: an extent that a page has left is held until no READ names it.
 
 use std::sync::Arc;
 
@@ -53,12 +54,14 @@ pub(in crate::shard) struct FarPages {
     pub(in crate::shard) has_short: bool,
     /// The extent that a page is being copied to, none of its copies yet.
     pub(super) target: Option<Extent>,
+    /// The extent that the page copied last has left, for the target that is its copy now.
+    pub(super) left: Option<Extent>,
 }
 
 impl FarPages {
     /// No page of this many holds an extent.
     pub(in crate::shard) fn new(extents: Extents, pages: usize, plan: CopyPlan) -> Self {
-        let health = Health::new(extents.nodes().count());
+        let health = Health::new(extents.positions());
         Self {
             extents,
             health,
@@ -67,6 +70,7 @@ impl FarPages {
             plan,
             has_short: false,
             target: None,
+            left: None,
         }
     }
 
@@ -223,7 +227,7 @@ impl FarPages {
 
     /// Looks for pages that lack copies, because a node may take them now.
     pub(in crate::shard) fn look_for_short(&mut self) {
-        self.has_short |= self.plan.most() > 1;
+        self.has_short |= self.plan.most() > 1 || self.extents.is_any_leaving();
     }
 
     // What all nodes are like.
@@ -291,8 +295,9 @@ impl FarPages {
 
     /// The error of a put when local memory is full and no node accepts pages.
     pub(in crate::shard) fn all_unavailable(&self) -> Error {
-        let silent = |node: &NodeId| {
-            self.extents.count_on(*node) == 0
+        let silent = |&node: &NodeId| {
+            let gives_none = self.extents.count_on(node) == 0 && !self.extents.is_leaving(node);
+            gives_none
                 || self.health.is_silent(node.writes())
                 || self.health.is_silent(node.reads())
         };
@@ -466,8 +471,10 @@ impl FarPages {
     /// other, or that are being flushed; they hold it until it is released.
     pub(super) fn lose_node(&mut self, node: NodeId, flushing: Option<u32>) -> Vec<u32> {
         self.extents.lose_free(node);
-        if let Some(target) = self.target.filter(|target| target.node() == node) {
-            self.extents.lose(target);
+        for beside in [self.target, self.left].into_iter().flatten() {
+            if beside.node() == node {
+                self.extents.lose(beside);
+            }
         }
         let mut pages = Vec::new();
         for page in (0u32..).take(self.held.len()) {
@@ -485,12 +492,90 @@ impl FarPages {
         pages
     }
 
-    /// Copies that a page lacks, whether there are nodes for them or not. Those on nodes that are
-    /// gone do not count.
+    /// Copies that a page lacks, whether there are nodes for them or not. Those on nodes that leave
+    /// do not count, nor, of several, those on nodes that are gone.
     pub(in crate::shard) fn lacking(&self, page: u32, now_ns: u64) -> usize {
-        let is_there = |copy: &Extent| !self.health.is_gone(copy.node(), now_ns);
+        let has_several = self.plan.most() > 1;
+        let is_there = |copy: &Extent| {
+            let node = copy.node();
+            let is_gone = has_several && self.health.is_gone(node, now_ns);
+            !is_gone && !self.extents.is_leaving(node)
+        };
         let there = self.copies(page).filter(is_there).count();
         self.plan.most().saturating_sub(there)
+    }
+
+    /// The node that a page's next copy is read from, if it is to replace the one there: a node
+    /// that leaves, and answers.
+    pub(in crate::shard) fn leaves(&self, page: u32) -> Option<NodeId> {
+        let mut nodes = self.copies(page).map(Extent::node);
+        nodes.find(|&node| self.extents.is_leaving(node) && !self.health.is_doubtful(node))
+    }
+
+    /// Makes the target a copy of a page. It replaces one on a node that leaves, which is held as
+    /// the extent that was left until [`FarPages::release_left`].
+    pub(super) fn place_target(&mut self, page: u32, target: Extent, now_ns: u64) {
+        debug_assert!(self.left.is_none(), "pages I5: one is left at a time");
+        for place in 0..self.plan.most() {
+            let is_leaving = |copy: &Extent| self.extents.is_leaving(copy.node());
+            if self.copy(page, place).filter(is_leaving).is_some() {
+                self.left = self.copy_mut(page, place).replace(target);
+                return;
+            }
+        }
+        self.give_up_gone(page, now_ns);
+        self.add_copy(page, target);
+    }
+
+    /// The queue pair of READs of the extent that was left.
+    pub(in crate::shard) fn left_queue(&self) -> Option<Queue> {
+        self.left.map(|left| left.node().reads())
+    }
+
+    /// Releases the extent that was left.
+    pub(super) fn release_left(&mut self) {
+        if let Some(left) = self.left.take() {
+            self.extents.release(left);
+        }
+    }
+
+    /// True while pages hold extents of nodes that leave.
+    pub(in crate::shard) fn is_any_left(&self) -> bool {
+        let mut nodes = self.extents.nodes();
+        self.extents.is_any_leaving()
+            && nodes.any(|node| self.extents.is_leaving(node) && self.extents.held_on(node) > 0)
+    }
+
+    /// True if the nodes of a page's copies that were not taken back are all this one.
+    pub(in crate::shard) fn is_alone_on(&self, page: u32, node: NodeId) -> bool {
+        self.all_copies(page, |copy| {
+            copy.node() == node || self.extents.is_lost(copy)
+        }) && !self.is_lost(page)
+    }
+
+    // Nodes that come and go.
+
+    /// A node joins at a position that has none.
+    pub(super) fn join(&mut self, node: NodeId, name: Arc<str>, zone: usize) {
+        self.health.forget(node);
+        self.extents.join(node, name, zone);
+    }
+
+    /// A node leaves, and pages are to leave it; or it stays after all.
+    pub(super) fn set_leaving(&mut self, node: NodeId, leaves: bool) {
+        self.extents.set_leaving(node, leaves);
+        self.has_short |= leaves || self.plan.most() > 1;
+    }
+
+    /// Extents of a node that pages hold.
+    pub(super) fn held_on(&self, node: NodeId) -> usize {
+        self.extents.held_on(node)
+    }
+
+    /// A node of which pages hold nothing has left.
+    pub(super) fn vacate(&mut self, node: NodeId) {
+        self.extents.vacate(node);
+        self.health.forget(node);
     }
 
     /// Gives up the copies of a page on nodes that are gone, if it has another one.
@@ -528,15 +613,22 @@ impl FarPages {
 
     /// Publishes what each node holds, and how many of its queue pairs fail.
     pub(in crate::shard) fn publish_nodes(&self, metrics: &CoreMetrics, page_bytes: u64) {
-        for (node, seen) in self.extents.nodes().zip(&metrics.nodes) {
-            let (count, free) = (self.extents.count_on(node), self.extents.free_on(node));
+        for (position, seen) in metrics.nodes.iter().enumerate() {
+            let node = NodeId::new(position);
+            let (count, held) = (self.extents.lent_by(node), self.extents.held_on(node));
             let bytes = |extents: usize| extents as u64 * page_bytes;
             seen.total_bytes.set(bytes(count));
-            seen.used_bytes.set(bytes(count.saturating_sub(free)));
+            seen.used_bytes.set(bytes(held.min(count)));
             let queues = [node.reads(), node.writes()];
             let is_silent = |&&queue: &&Queue| self.health.is_silent(queue);
             let silent = queues.iter().filter(is_silent).count();
             seen.silent_queues.set(silent as u64);
+            let leaving = if self.extents.is_leaving(node) {
+                held
+            } else {
+                0
+            };
+            seen.leaving_pages.set(leaving as u64);
         }
     }
 }
@@ -554,7 +646,8 @@ impl FarPages {
 
     /// Checks that each extent is free or held by one page.
     pub(in crate::shard) fn check(&self) {
-        let all = self.held.iter().chain(&self.others).chain([&self.target]);
+        let beside = [&self.target, &self.left];
+        let all = self.held.iter().chain(&self.others).chain(beside);
         self.extents.check(all.copied().flatten());
         for page in (0u32..).take(self.held.len()) {
             let mut nodes: Vec<usize> = self.copies(page).map(|c| c.node().position()).collect();
@@ -590,7 +683,8 @@ impl FarPages {
             let places = self.extents.free_places(node);
             places.map(move |place| (node.position(), place))
         });
-        let all = self.held.iter().chain(&self.others).chain([&self.target]);
+        let beside = [&self.target, &self.left];
+        let all = self.held.iter().chain(&self.others).chain(beside);
         let held = all.flatten().filter_map(|&extent| {
             let place = self.extents.remote(extent, 0)?;
             Some((extent.node().position(), place))
@@ -611,11 +705,14 @@ impl FarPages {
         })
     }
 
-    /// The node of the target and its offset there, unless the node took it back.
-    pub(in crate::shard) fn target_place(&self) -> Option<(NodeId, u64)> {
-        let target = self.target?;
-        let remote = self.extents.remote(target, 0)?;
-        Some((target.node(), remote.offset))
+    /// The node of the target, and of the extent that was left, and its offset there, unless the
+    /// node took it back.
+    pub(in crate::shard) fn places_beside(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        let beside = [self.target, self.left].into_iter().flatten();
+        beside.filter_map(|extent| {
+            let remote = self.extents.remote(extent, 0)?;
+            Some((extent.node(), remote.offset))
+        })
     }
 
     /// Has the second copy of a page name the node of the first: a fault that tests inject.

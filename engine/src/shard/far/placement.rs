@@ -1,5 +1,5 @@
-//! Far memory as a shard sees it: adding extents, losing nodes, and the errors of pages that cannot
-//! be read.
+//! Far memory as a shard sees it: nodes that join and leave, adding extents, losing nodes, and the
+//! errors of pages that cannot be read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::shard::Shard;
 use crate::shard::far::NodeId;
 use crate::shard::far::extents::AddError;
 use crate::shard::local::FarPageLost;
-use crate::shard::local::page_table::PageKind;
+use crate::shard::local::page_table::{Page, PageKind, PageState};
 
 impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
@@ -26,6 +26,48 @@ impl<E: Endpoint> Shard<E> {
         added
     }
 
+    /// A node joins at a position that has none.
+    pub(crate) fn join_node(&mut self, node: NodeId, name: Arc<str>, zone: usize) {
+        self.far.join(node, name, zone);
+        // What was noted of the position's last node says nothing about this one.
+        self.flights.forget_node(node);
+        self.copier.forget_node(node);
+        self.compactor.forget_node(node);
+    }
+
+    /// A node leaves: it is given no page any more, and those there are copied to other nodes as
+    /// these have room. Or it stays after all.
+    pub(crate) fn drain_node(&mut self, node: NodeId, leaves: bool) {
+        self.far.set_leaving(node, leaves);
+        self.copier.rest_no_more();
+        self.pressure.relieve();
+        self.background_due = true;
+        self.publish_gauges();
+    }
+
+    /// What keeps a node from leaving: extents that pages hold, and requests under way.
+    pub(crate) fn left_on(&self, node: NodeId) -> usize {
+        self.far.left_on(node)
+    }
+
+    /// Far pages with records that lie on this node alone. Cost: one pass over the page table.
+    pub(crate) fn pages_alone_on(&self, node: NodeId) -> usize {
+        let is_alone = |&(number, page): &(u32, &Page)| {
+            let is_far = page.kind() == PageKind::Log && page.state() == PageState::Far;
+            is_far && page.live_bytes > 0 && self.far.pages.is_alone_on(number, node)
+        };
+        self.local.pages.iter().filter(is_alone).count()
+    }
+
+    /// A node of which nothing is left has gone: another one may join at its position.
+    pub(crate) fn vacate_node(&mut self, node: NodeId) {
+        let victims = &mut self.local.victims;
+        victims.list_again(&mut self.local.pages, node, usize::MAX);
+        self.far.vacate(node);
+        self.pressure.relieve();
+        self.publish_gauges();
+    }
+
     /// How many more extents can be added.
     pub(crate) fn extents_room(&self) -> usize {
         self.far.pages.room()
@@ -38,6 +80,7 @@ impl<E: Endpoint> Shard<E> {
         self.far.pages.forgive();
         self.copier.rest_no_more();
         self.pressure.relieve();
+        self.publish_gauges();
     }
 
     /// Handles a node that took back everything it lent. Pages with a copy elsewhere are copied

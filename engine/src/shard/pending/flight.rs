@@ -600,6 +600,14 @@ impl Flights {
         self.free_flights.push(id);
     }
 
+    /// Another node joins at the position of one that has left: no copy there was tried.
+    pub(crate) fn forget_node(&mut self, node: NodeId) {
+        for flight in &mut self.flights {
+            flight.tried.forget(node);
+            flight.damaged.forget(node);
+        }
+    }
+
     /// A flight that waits for a chunk.
     pub(crate) fn on_chunk(&self, chunk: ChunkId) -> Option<u32> {
         (0u32..)

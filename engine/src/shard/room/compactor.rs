@@ -2,7 +2,7 @@
 
 use farcore_rdma::Landing;
 
-use crate::shard::far::Avoided;
+use crate::shard::far::{Avoided, NodeId};
 use crate::shard::room::flusher::Shortfall;
 
 /// READs of a compaction under way at once.
@@ -161,6 +161,13 @@ impl Compactor {
     /// True if a record has died since victims were last looked for.
     pub(in crate::shard) fn has_dead(&self) -> bool {
         self.dead_bytes > 0
+    }
+
+    /// Another node joins at the position of one that has left: no copy there was tried.
+    pub(in crate::shard) fn forget_node(&mut self, node: NodeId) {
+        if let Some(victim) = &mut self.victim {
+            victim.tried.forget(node);
+        }
     }
 
     /// Has all that is left of the victim evicted if it waits for what only others can give: to

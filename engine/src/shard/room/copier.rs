@@ -18,6 +18,9 @@ pub(super) const REST_NS: u64 = 100_000_000;
 const WINDOW_NS: u64 = 100_000_000;
 /// After this time without copying, far READs are as usual again, in nanoseconds.
 const NEW_NS: u64 = 1_000_000_000;
+/// The longest pause after a burst, in nanoseconds: one that took long because a node did not
+/// answer says nothing about links.
+const PAUSE_NS_MAX: u64 = 1_000_000_000;
 /// Far READs from which a percentile is taken, at least.
 const READS_MIN: u64 = 100;
 
@@ -64,12 +67,22 @@ pub(super) struct Piece {
     pub(super) stage: Stage,
 }
 
+/// A page that has left an extent, which READs that were posted before may still name.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) page: u32,
+    /// The buffer of a READ that completes after them, once it is posted.
+    pub(super) landing: Option<Landing>,
+}
+
 /// Makes copies again, a page at a time.
 #[derive(Debug)]
 pub(in crate::shard) struct Copier {
     pub(super) job: Option<Job>,
     pub(super) pieces: [Option<Piece>; PIECES_MAX],
     pub(super) mends: VecDeque<Task>,
+    /// The page that was copied last, until the extent that it has left is free.
+    pub(super) left: Option<Left>,
     /// The next page to look at.
     pub(super) cursor: u32,
     /// Pages since the pass over all began that lack a copy no node has room for.
@@ -88,6 +101,7 @@ impl Copier {
             job: None,
             pieces: [const { None }; PIECES_MAX],
             mends: VecDeque::new(),
+            left: None,
             cursor: 0,
             passed_over: 0,
             is_passing: false,
@@ -110,22 +124,32 @@ impl Copier {
         self.rests_until_ns = 0;
     }
 
-    /// No page is being copied or looked for, and no copy is to be mended.
-    pub(in crate::shard) fn is_idle(&self) -> bool {
-        self.job.is_none() && self.mends.is_empty() && !self.is_passing
+    /// Another node joins at the position of one that has left: its copies need no mending.
+    pub(in crate::shard) fn forget_node(&mut self, node: NodeId) {
+        let is_of = |task: &Task| task.mends == Some(node) || task.source == Some(node);
+        self.mends.retain(|task| !is_of(task));
     }
 
-    /// The page that is being copied.
+    /// No page is being copied or looked for, and no copy is to be mended.
+    pub(in crate::shard) fn is_idle(&self) -> bool {
+        let has_job = self.job.is_some() || self.left.is_some();
+        !has_job && self.mends.is_empty() && !self.is_passing
+    }
+
+    /// The page that is being copied, or that has just been.
     #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn page(&self) -> Option<u32> {
-        self.job.as_ref().map(|job| job.task.page)
+        let job = self.job.as_ref().map(|job| job.task.page);
+        job.or(self.left.as_ref().map(|left| left.page))
     }
 
     /// Bytes of the buffers that hold pieces.
     #[cfg(any(test, feature = "simulation"))]
     pub(in crate::shard) fn landing_bytes(&self) -> u64 {
-        let pieces = self.pieces.iter().flatten();
-        pieces.map(|piece| u64::from(piece.landing.bytes())).sum()
+        let pieces = self.pieces.iter().flatten().map(|piece| &piece.landing);
+        let left = self.left.as_ref().and_then(|left| left.landing.as_ref());
+        let landings = pieces.chain(left);
+        landings.map(|landing| u64::from(landing.bytes())).sum()
     }
 }
 
@@ -184,7 +208,8 @@ impl Pace {
     pub(super) fn burst_done(&mut self, now_ns: u64) {
         if let Some(begun_ns) = self.burst_ns.take() {
             let took_ns = now_ns.saturating_sub(begun_ns);
-            self.resumes_ns = now_ns + took_ns * (100 - self.percent) / self.percent;
+            let pause_ns = took_ns * (100 - self.percent) / self.percent;
+            self.resumes_ns = now_ns + pause_ns.min(PAUSE_NS_MAX);
         }
     }
 
@@ -241,6 +266,9 @@ mod tests {
             pace.look(reads.snapshot(), WINDOW_NS);
         }
         assert_eq!(pause(&mut pace, 0), 4_000);
+        pace.posted(0);
+        pace.burst_done(20 * PAUSE_NS_MAX);
+        assert_eq!(pace.resumes_ns, 21 * PAUSE_NS_MAX, "a node did not answer");
     }
 
     #[test]

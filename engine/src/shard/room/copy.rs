@@ -1,7 +1,10 @@
-//! Copying: gives pages the copies that they lack, and mends copies that are not what was written.
+//! Copying: gives pages the copies that they lack, moves those on nodes that leave, and mends
+//! copies that are not what was written.
 //!
 //! ```text
 //! short page -> target extent -> pieces: READ from a copy -> WRITE to the target -> one more copy
+//! page on a node that leaves  -> as a short page; the target replaces the copy there, which is free
+//!                                once a READ posted after that has completed
 //! damaged record of one copy  -> piece:  READ from another -> WRITE over it
 //! ```
 //!
@@ -11,20 +14,26 @@
 //!
 //! - K1: a target becomes a copy only if all of its bytes were written, under the sequence number
 //!   that the page still has.
-//! - K2: a piece holds a buffer of compaction's from its READ to its WRITE, and waits for nothing
+//! - K2: the extent that a page has left is released after all READs that were posted while it was
+//!   a copy have completed: requests of a queue pair complete in order.
+//! - K3: a piece holds a buffer of compaction's from its READ to its WRITE, and waits for nothing
 //!   of compaction's.
 
 use farcore_rdma::{Endpoint, Status};
 
-use super::copier::{Job, PIECES_MAX, Piece, REST_NS, Stage, Task};
-use crate::constants::UNIT_BYTES;
+use super::copier::{Job, Left, PIECES_MAX, Piece, REST_NS, Stage, Task};
+use crate::constants::{UNIT, UNIT_BYTES};
 use crate::shard::Shard;
 use crate::shard::far::buffers::SMALL_BYTES_MAX;
 use crate::shard::far::{Avoided, Posted, Purpose};
 use crate::shard::local::page_table::{PageKind, PageState};
 
 /// Pages for which room is left in far memory.
-const ROOM_KEPT: usize = 2;
+pub(super) const ROOM_KEPT: usize = 2;
+/// The number, of no piece, of the READ behind which a left extent is named no more.
+const LAST_READ: u32 = u32::MAX;
+/// After this time, a page that was being flushed is looked at again, in nanoseconds.
+const FLUSH_NS: u64 = 1_000_000;
 /// Pages looked at in one slice.
 const PAGES_A_SLICE: u32 = 256;
 
@@ -77,6 +86,9 @@ impl<E: Endpoint> Shard<E> {
 
     #[cold]
     fn copy_on(&mut self) -> bool {
+        if self.copier.left.is_some() {
+            return self.leave_extent();
+        }
         self.copier
             .pace
             .note_use(self.now_ns, || self.metrics.far.snapshot());
@@ -169,7 +181,8 @@ impl<E: Endpoint> Shard<E> {
                 page,
                 sequence: entry.sequence,
                 mends: None,
-                source: None,
+                // What leaves is moved as it is: another copy may be damaged.
+                source: self.far.pages.leaves(page),
                 start: 0,
                 end: units * UNIT_BYTES + self.directory_far_bytes(records),
             });
@@ -189,6 +202,10 @@ impl<E: Endpoint> Shard<E> {
         if std::mem::take(&mut self.copier.passed_over) > 0 {
             self.far.pages.has_short = true;
             self.copier.rests_until_ns = self.now_ns + REST_NS;
+        } else if self.far.pages.is_any_left() {
+            // Pages that are being flushed there.
+            self.far.pages.has_short = true;
+            self.copier.rests_until_ns = self.now_ns + FLUSH_NS;
         }
     }
 
@@ -298,6 +315,9 @@ impl<E: Endpoint> Shard<E> {
 
     /// Handles the completion of a piece's READ or WRITE.
     pub(in crate::shard) fn copy_step_done(&mut self, slot: u32, status: Status) {
+        if slot == LAST_READ {
+            return self.end_leaving();
+        }
         let slot = slot as usize;
         let has_failed = self.copier.job.as_ref().is_none_or(|job| job.failed);
         let Some(piece) = &mut self.copier.pieces[slot] else {
@@ -349,6 +369,59 @@ impl<E: Endpoint> Shard<E> {
             // It lacks one more.
             self.copier.cursor = job.task.page;
         }
-        self.unpin(job.task.page);
+        if self.far.pages.left_queue().is_some() {
+            let page = job.task.page;
+            self.copier.left = Some(Left {
+                page,
+                landing: None,
+            });
+            self.leave_extent();
+        } else {
+            self.unpin(job.task.page);
+        }
+    }
+
+    /// Releases the extent that a page has left, or posts a READ that completes after those that
+    /// name it. True if it did.
+    fn leave_extent(&mut self) -> bool {
+        if self.far.is_left_alone() {
+            self.end_leaving();
+            return true;
+        }
+        let Some(left) = &mut self.copier.left else {
+            return false;
+        };
+        if left.landing.is_some() {
+            return false;
+        }
+        let Some(landing) = self.far.buffers.compaction.allocate(UNIT) else {
+            return false;
+        };
+        let local = self.local.arena.landing_slice(landing.offset(), UNIT);
+        let purpose = Purpose::Copy(LAST_READ);
+        match self.far.read_left(local, purpose, self.now_ns) {
+            Posted::Yes => left.landing = Some(landing),
+            Posted::Full => {
+                self.far.buffers.compaction.free(landing);
+                return false;
+            }
+            // Its node took it back, and it is never named again.
+            Posted::Down => {
+                self.far.buffers.compaction.free(landing);
+                self.end_leaving();
+            }
+        }
+        true
+    }
+
+    /// No READ names the extent that a page has left.
+    fn end_leaving(&mut self) {
+        if let Some(left) = self.copier.left.take() {
+            if let Some(landing) = left.landing {
+                self.far.buffers.compaction.free(landing);
+            }
+            self.far.release_left();
+            self.unpin(left.page);
+        }
     }
 }

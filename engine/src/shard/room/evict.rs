@@ -37,6 +37,7 @@ use crate::shard::local::account_bytes;
 use crate::shard::local::page_table::{PageKind, PageState};
 use crate::shard::local::trees::NodeName;
 use crate::shard::room::compactor::Fate;
+use crate::shard::room::copy::ROOM_KEPT;
 
 /// Free extents below which pages are evicted, as one extent in this many.
 const LOW_SHARE: usize = 64;
@@ -54,7 +55,11 @@ const REMOVED_FOR_SLOT_MAX: usize = 64;
 impl<E: Endpoint> Shard<E> {
     /// How many free extents are missing: 0 if pages need not be evicted.
     fn missing_extents(&self) -> usize {
-        let low = (self.far.pages.count() / LOW_SHARE).clamp(1, LOW_MAX);
+        let mut low = (self.far.pages.count() / LOW_SHARE).clamp(1, LOW_MAX);
+        if self.far.pages.is_any_left() {
+            // Pages that leave a node need room elsewhere.
+            low = low.max(2 * ROOM_KEPT);
+        }
         low.saturating_sub(self.far.pages.takable_count())
     }
 

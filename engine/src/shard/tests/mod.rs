@@ -16,6 +16,7 @@ mod breaches;
 mod collisions;
 mod copies;
 mod damage;
+mod draining;
 mod economy;
 mod evicting;
 mod forgery;
@@ -241,6 +242,8 @@ struct Setting {
     sleeper: bool,
     /// Nodes are lost and restored at random.
     outages: Option<Outages>,
+    /// The second node leaves and joins, at random.
+    drains: bool,
     /// Nodes lose all that they hold, and lost keys are forgotten, at random.
     losses: bool,
     /// Bits of far memory are flipped at random.
@@ -271,6 +274,7 @@ impl Default for Setting {
             lanes: 1,
             sleeper: false,
             outages: None,
+            drains: false,
             losses: false,
             damage: false,
             clears: false,
@@ -465,8 +469,15 @@ impl Reactor {
             return (0..self.nodes.len()).any(silent);
         }
         if *reason == NO_ROOM {
-            let all: Vec<_> = (0..self.nodes.len()).map(node_name).collect();
-            return **node == *all.join(", ") && (0..all.len()).all(silent);
+            let extents = self.shard.far.pages.extents();
+            let stays = |&place: &usize| {
+                let node = NodeId::new(place);
+                extents.is_present(node) && !extents.is_leaving(node)
+            };
+            let named: Vec<_> = node.split(", ").collect();
+            let is_named = |place: usize| named.contains(&&*node_name(place));
+            let mut staying = (0..self.nodes.len()).filter(stays);
+            return staying.all(|place| is_named(place) && silent(place));
         }
         let place = (0..self.nodes.len()).find(|&place| **node == *node_name(place));
         place.is_some_and(|place| lost(place) && self.far_nodes(key).contains(&place))

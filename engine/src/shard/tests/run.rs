@@ -202,6 +202,9 @@ pub(super) fn run(seed: u64, setting: &Setting, steps: u64, keys: u64, faulty: b
                 None => reactor.lose(random.below(setting.nodes as u64) as usize, outages),
             }
         }
+        if setting.drains && random.below(100) == 0 {
+            reactor.come_or_go(1, &mut random);
+        }
         if setting.losses && random.below(600) == 0 {
             reactor.lose_for_good(random.below(setting.nodes as u64) as usize);
             doubtful.extend((0..keys).filter(|&key| reactor.may_be_lost(name(key).as_bytes())));

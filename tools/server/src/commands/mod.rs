@@ -49,6 +49,7 @@ mod lists;
 mod long_set;
 mod lost_keys;
 mod many_reads;
+mod memory_nodes;
 mod monitor;
 mod object;
 mod pausing;

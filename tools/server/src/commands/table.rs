@@ -11,8 +11,8 @@ use super::scripts;
 use super::{
     absent, access, all_keys, bit_fields, bit_operations, bits, channels, cluster, config,
     connection, databases, dump, element_draw, element_scan, expiry, geo, geo_search, hashes,
-    hyperloglogs, introspection, keys, lcs, list_takes, lists, lost_keys, monitor, object,
-    random_key, renames, replicas, saves, server, set_algebra, sets, slowlog, sorted_draw,
+    hyperloglogs, introspection, keys, lcs, list_takes, lists, lost_keys, memory_nodes, monitor,
+    object, random_key, renames, replicas, saves, server, set_algebra, sets, slowlog, sorted_draw,
     sorted_ranges, sorted_scan, sorted_sets, sorted_several, sorted_takes, sorts, stream_groups,
     stream_reads, streams, strings, subcommand, transactions,
 };
@@ -370,6 +370,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command("lrem", 4, ONE, "write", lists::lrem),
     command("lset", 4, ONE, SLOW_WRITE, lists::lset),
     command("ltrim", 4, ONE, "write", lists::ltrim),
+    container("memnodes", MANAGE, memory_nodes::MEMNODES),
     container("memory", "readonly", object::MEMORY),
     command("mget", -2, ALL, READ, strings::mget),
     container("module", ADMIN, absent::MODULE),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use farcore::{Durability, EngineReporter, Feed};
+use farcore::{Durability, EngineReporter, Feed, MemoryNodes};
 
 use crate::cluster::CurrentMap;
 use crate::conn::guesses::FailingAddresses;
@@ -151,6 +151,8 @@ pub(crate) struct Shared {
     pub(crate) replication: Replication,
     /// The map of its cluster, if it is a part of one.
     pub(crate) cluster: Option<CurrentMap>,
+    /// The memory nodes of the engine's far memory.
+    pub(crate) memory_nodes: Option<MemoryNodes>,
     /// The file of its settings, if it has one.
     pub(crate) settings_file: Option<SettingsFile>,
     pub(crate) rates: Rates,
@@ -228,6 +230,7 @@ impl Shared {
             saving: Arc::new(saving),
             replication,
             cluster: None,
+            memory_nodes: None,
             settings_file: None,
             source_tls: None,
             rates: Rates::default(),

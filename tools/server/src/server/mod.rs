@@ -176,6 +176,7 @@ impl Server {
             users,
         );
         shared.cluster = cluster;
+        shared.memory_nodes = Some(engine.memory_nodes());
         let port = tls_address.unwrap_or(address).port();
         shared.source_tls = source_tls.map(|config| (config, port));
         let (shared, source) = with_settings(shared)?;

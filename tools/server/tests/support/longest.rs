@@ -594,6 +594,7 @@ pub(crate) fn longest(name: &str) -> Option<Vec<Request>> {
         "lrem" => vec![of("list 0 none"), of("list -1 x")],
         "lset" => vec![of("list 75000 z")],
         "ltrim" => vec![of("list 1 -2"), of("list 0 -1")],
+        "memnodes" => vec![of("LIST")],
         "memory" => vec![of("USAGE set"), of("USAGE hash SAMPLES 0"), of("DOCTOR")],
         "module" => vec![of("LIST")],
         "monitor" => vec![words("MONITOR")],

@@ -1,0 +1,309 @@
+//! Nodes that leave and join while requests go on: pages are copied to other nodes, and nothing is
+//! lost.
+
+use farcore_rdma::{LinkModel, RemoteSlice};
+
+use super::nodes::{BOTH, KEYS, assert_holds, filled, get, link, put};
+use super::{ENCRYPTIONS, NodeId, Outages, Owned, Random, Reactor, Setting, node_name, run, seeds};
+use crate::breach::assert_breaks;
+use crate::config::Config;
+use crate::shard::ShardTuning;
+use crate::shard::far::CopyPlan;
+
+/// The node that leaves.
+const NODE: usize = 1;
+
+fn setting(copies: usize) -> Setting {
+    Setting {
+        nodes: 3,
+        far_bytes: 96 << 20,
+        tuning: ShardTuning {
+            copies: CopyPlan::new(copies, 1),
+            ..Config::default().tuning()
+        },
+        ..Setting::default()
+    }
+}
+
+impl Reactor {
+    fn drain(&mut self, node: usize, leaves: bool) {
+        self.shard.drain_node(NodeId::new(node), leaves);
+    }
+
+    fn left_on(&self, node: usize) -> usize {
+        self.shard.left_on(NodeId::new(node))
+    }
+
+    /// True if a node's extent is added that was just claimed.
+    fn takes_extent(&mut self, node: usize) -> bool {
+        let piece = RemoteSlice {
+            key: self.nodes[node].remote_key(),
+            offset: 0,
+        };
+        self.shard.add_extent(NodeId::new(node), piece).is_ok()
+    }
+
+    /// A node of which nothing is left leaves. No request reaches it any more.
+    fn vacate(&mut self, node: usize) {
+        self.shard.vacate_node(NodeId::new(node));
+        self.lose(node, Outages::Cut);
+    }
+
+    /// A node joins at a position that is vacant, with this many extents.
+    fn join(&mut self, node: usize, extents: u64) {
+        self.restore(node);
+        let id = NodeId::new(node);
+        self.shard.join_node(id, node_name(node).into(), node);
+        for place in 0..extents {
+            let piece = RemoteSlice {
+                key: self.nodes[node].remote_key(),
+                offset: place * (64 << 10),
+            };
+            self.shard.add_extent(id, piece).unwrap();
+        }
+        self.shard.node_is_back();
+    }
+
+    /// Advances until nothing is left at a node.
+    fn until_left(&mut self, node: usize) {
+        for step in 0..400_000 {
+            if self.left_on(node) == 0 {
+                return;
+            }
+            self.advance();
+            if step % 1_024 == 0 {
+                self.check();
+            }
+        }
+        panic!("{} are left: {:?}", self.left_on(node), self.shard.copier);
+    }
+
+    /// A node leaves, stays after all, goes or joins, whatever is next.
+    pub(super) fn come_or_go(&mut self, node: usize, random: &mut Random) {
+        let id = NodeId::new(node);
+        let extents = self.shard.far.pages.extents();
+        if !extents.is_present(id) {
+            let extents = (16 << 20) / (64 << 10) - random.below(20);
+            self.join(node, extents);
+        } else if !extents.is_leaving(id) {
+            self.drain(node, true);
+        } else if self.left_on(node) == 0 {
+            self.vacate(node);
+        } else if random.below(8) == 0 {
+            self.drain(node, false);
+        }
+    }
+}
+
+#[test]
+fn model_with_nodes_that_leave_and_join() {
+    let (mut copied, mut gone) = (0, 0);
+    for seed in seeds() {
+        for copies in [1, 2] {
+            let setting = Setting {
+                drains: true,
+                far_bytes: 48 << 20,
+                encryption: ENCRYPTIONS[(seed as usize + copies) % 3],
+                link: if seed % 2 == 0 {
+                    link()
+                } else {
+                    LinkModel::default()
+                },
+                ..setting(copies)
+            };
+            let reactor = run(seed, &setting, 40_000, 6_000, false);
+            let seen = reactor.shard.metrics.counters.snapshot();
+            assert_eq!(seen.gets_failed + seen.puts_failed, 0, "seed {seed}");
+            assert_eq!(reactor.shard.lost.slots(), 0, "seed {seed}");
+            copied += seen.pages_copied;
+            gone += u64::from(
+                !reactor
+                    .shard
+                    .far
+                    .pages
+                    .extents()
+                    .is_present(NodeId::new(NODE)),
+            );
+        }
+    }
+    assert!(copied > 20 && gone > 0, "{copied} {gone}");
+}
+
+#[test]
+fn model_with_nodes_that_leave_and_nodes_that_fail() {
+    for seed in seeds() {
+        for outages in BOTH {
+            let setting = Setting {
+                drains: true,
+                outages: Some(outages),
+                link: link(),
+                encryption: ENCRYPTIONS[seed as usize % 3],
+                ..setting(1 + seed as usize % 2)
+            };
+            let reactor = run(seed, &setting, 40_000, 6_000, false);
+            assert_eq!(reactor.shard.lost.slots(), 0, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn pages_leave_a_node_that_is_drained_and_stay_readable() {
+    for copies in [1, 2, 3] {
+        for encryption in ENCRYPTIONS {
+            let mut reactor = filled(&Setting {
+                encryption,
+                link: link(),
+                nodes: 4,
+                ..setting(copies)
+            });
+            let before = reactor.left_on(NODE);
+            assert!(before > 10, "{before}");
+            reactor.drain(NODE, true);
+            assert!(!reactor.takes_extent(NODE), "it was claimed too late");
+            for key in (0..KEYS).step_by(3) {
+                assert_holds(&mut reactor, key, 1);
+                if key % 2 == 0 {
+                    assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+                }
+            }
+            reactor.until_left(NODE);
+            reactor.vacate(NODE);
+            assert!(!reactor.takes_extent(NODE), "it was claimed too late");
+            reactor.check();
+            for key in 0..KEYS {
+                assert_holds(&mut reactor, key, 1);
+            }
+            let seen = reactor.shard.metrics.counters.snapshot();
+            assert!(seen.pages_copied > 0);
+            assert_eq!((seen.gets_failed, seen.records_damaged), (0, 0));
+            // Another one comes in its place.
+            reactor.join(NODE, 384);
+            for key in 0..KEYS {
+                assert!(matches!(put(&mut reactor, key, 2), Owned::Stored(_)));
+            }
+            assert!(reactor.left_on(NODE) > 5);
+            for key in 0..KEYS {
+                assert_holds(&mut reactor, key, 2);
+            }
+            reactor.check();
+        }
+    }
+}
+
+#[test]
+fn a_node_that_stays_after_all_gives_its_extents_again() {
+    let mut reactor = filled(&setting(1));
+    let total = reactor.shard.far.pages.total_bytes();
+    let free = reactor.shard.far.pages.free_count();
+    reactor.drain(NODE, true);
+    assert!(reactor.shard.far.pages.free_count() < free);
+    assert!(reactor.shard.far.pages.total_bytes() < total);
+    for _ in 0..2_000 {
+        reactor.advance();
+    }
+    reactor.drain(NODE, false);
+    reactor.check();
+    assert_eq!(reactor.shard.far.pages.total_bytes(), total);
+    for key in 0..KEYS {
+        assert_holds(&mut reactor, key, 1);
+    }
+}
+
+#[test]
+fn pages_of_a_drained_node_wait_until_another_one_has_room() {
+    // Each has room for little more than what is there.
+    let mut reactor = filled(&Setting {
+        nodes: 2,
+        far_bytes: 12 << 20,
+        ..setting(1)
+    });
+    reactor.drain(0, true);
+    for _ in 0..100_000 {
+        reactor.advance();
+    }
+    reactor.check();
+    assert!(reactor.left_on(0) > 0);
+    // The other node gives them none, and one that joins does.
+    for key in (0..KEYS).step_by(2) {
+        let key = key.to_le_bytes();
+        let delete = crate::message::operation::Operation::Delete { key: &key };
+        assert_eq!(reactor.call(delete), Owned::Deleted);
+    }
+    reactor.until_left(0);
+    reactor.vacate(0);
+    for key in (1..KEYS).step_by(2) {
+        assert_holds(&mut reactor, key, 1);
+    }
+    reactor.check();
+}
+
+#[test]
+fn a_drained_node_that_is_silent_keeps_what_lies_there_alone() {
+    for copies in [1, 2] {
+        for outages in BOTH {
+            let mut reactor = filled(&setting(copies));
+            reactor.drain(NODE, true);
+            reactor.lose(NODE, outages);
+            for _ in 0..200_000 {
+                reactor.advance();
+            }
+            reactor.check();
+            let alone = reactor.shard.pages_alone_on(NodeId::new(NODE));
+            assert_eq!(alone > 0, copies == 1);
+            assert_eq!(
+                reactor.left_on(NODE) > 0,
+                copies == 1,
+                "{copies} {outages:?}"
+            );
+            reactor.restore(NODE);
+            reactor.shard.node_is_back();
+            reactor.until_left(NODE);
+            reactor.vacate(NODE);
+            for key in 0..KEYS {
+                assert_holds(&mut reactor, key, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_that_loses_its_memory_while_it_is_drained_is_left() {
+    for copies in [1, 2] {
+        let mut reactor = filled(&Setting {
+            link: link(),
+            ..setting(copies)
+        });
+        let id = NodeId::new(NODE);
+        reactor.drain(NODE, true);
+        for _ in 0..500 {
+            reactor.advance();
+        }
+        let alone = reactor.shard.pages_alone_on(id);
+        assert_eq!(alone > 0, copies == 1);
+        reactor.shard.lose_node(id);
+        reactor.check();
+        reactor.until_left(NODE);
+        reactor.vacate(NODE);
+        reactor.check();
+        assert_eq!(reactor.shard.lost.slots() > 0, copies == 1);
+        for key in 0..KEYS {
+            let answer = get(&mut reactor, key);
+            let is_value = matches!(answer, Owned::Value(..));
+            assert!(is_value || copies == 1, "{key}: {answer:?}");
+        }
+        reactor.join(NODE, 50);
+        reactor.check();
+    }
+}
+
+#[test]
+fn a_planted_breach_of_a_vacant_position_is_found() {
+    let mut reactor = filled(&setting(1));
+    reactor.drain(NODE, true);
+    reactor.until_left(NODE);
+    reactor.vacate(NODE);
+    reactor.check();
+    let extents = reactor.shard.far.pages.extents_mut();
+    extents.forget_present(NodeId::new(0));
+    assert_breaks("extents I4", || reactor.shard.far.pages.check());
+}

@@ -1,0 +1,214 @@
+//! Nodes that join and leave while an engine serves.
+
+use farcore::{Config, Engine, Error, FabricAddress, NodeState, NodeStatus};
+use farcore_rdma::node::{MemoryNode, NodeHandle};
+
+use crate::support::{
+    KEYS, address, config, node, options, read, read_some, wait_until, write, write_some,
+};
+
+/// What each node lends.
+const NODE_BYTES: u64 = 32 << 20;
+
+fn held(node: &NodeHandle) -> u64 {
+    let seen = node.metrics().statistics();
+    (seen.extents - seen.extents_free) * seen.extent_bytes
+}
+
+fn status(engine: &Engine, address: &FabricAddress) -> Option<NodeStatus> {
+    let mut nodes = engine.nodes().into_iter();
+    nodes.find(|node| node.address == *address)
+}
+
+fn state(engine: &Engine, address: &FabricAddress) -> Option<NodeState> {
+    status(engine, address).map(|node| node.state)
+}
+
+fn open(nodes: &[&NodeHandle], nodes_max: usize) -> Engine {
+    Engine::open(Config {
+        nodes_max: Some(nodes_max),
+        far_bytes: NODE_BYTES * nodes.len() as u64,
+        ..config(nodes)
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_node_is_added_and_another_one_drained_under_load() {
+    let (first, second, third) = (node(), node(), node());
+    let engine = open(&[&first, &second], 3);
+    write(&engine, 1);
+    engine.flush().unwrap();
+    let (old, new) = (address(&first), address(&third));
+    engine.add_node(&new, None).unwrap();
+    wait_until("its share", || held(&third) == NODE_BYTES);
+    wait_until("its sessions", || {
+        state(&engine, &new) == Some(NodeState::Serving)
+    });
+    wait_until("its bytes", || {
+        status(&engine, &new).is_some_and(|node| node.total_bytes == NODE_BYTES)
+    });
+    engine.drain_node(&old).unwrap();
+    let mut version = 1;
+    wait_until("the end of the drained node", || {
+        assert_eq!(read(&engine, version), (KEYS, 0));
+        version += 1;
+        write(&engine, version);
+        state(&engine, &old).is_none()
+    });
+    // Its sessions have ended, and what it lent is free.
+    wait_until("the end of its sessions", || {
+        let seen = first.metrics().statistics();
+        (seen.sessions, held(&first)) == (0, 0)
+    });
+    first.stop();
+    assert_eq!(read(&engine, version), (KEYS, 0));
+    assert!(third.metrics().statistics().writes > 0);
+    assert_eq!(engine.stats().total.lost_keys, 0);
+    // Its position is given to another one.
+    let fourth = node();
+    engine.add_node(&address(&fourth), None).unwrap();
+    wait_until("the share of the next one", || held(&fourth) == NODE_BYTES);
+    write(&engine, version + 1);
+    engine.flush().unwrap();
+    assert_eq!(read(&engine, version + 1), (KEYS, 0));
+    engine.close();
+    assert_eq!((held(&second), held(&third), held(&fourth)), (0, 0, 0));
+}
+
+#[test]
+fn a_node_that_does_not_answer_joins_when_it_does() {
+    let (first, second) = (node(), node());
+    let (new, port) = (address(&second), second.address().port());
+    second.stop();
+    let engine = open(&[&first], 2);
+    engine.add_node(&new, Some("rack")).unwrap();
+    wait_until("the reason", || {
+        status(&engine, &new).is_some_and(|node| {
+            let says = node
+                .reason
+                .as_deref()
+                .is_some_and(|why| why.contains("refused"));
+            says && node.state == NodeState::Joining && node.zone.as_deref() == Some("rack")
+        })
+    });
+    let second = MemoryNode::start(options(port)).unwrap();
+    wait_until("its sessions", || {
+        state(&engine, &new) == Some(NodeState::Serving)
+    });
+    write_some(&engine, 1, 10_000);
+    assert_eq!(read_some(&engine, 1, 10_000), (10_000, 0));
+    engine.close();
+    assert_eq!((held(&first), held(&second)), (0, 0));
+}
+
+#[test]
+fn a_node_that_joins_under_another_name_is_refused() {
+    let first = node();
+    let engine = open(&[&first], 2);
+    let port = first.address().port();
+    let twin: FabricAddress = format!("tcp://localhost:{port}").parse().unwrap();
+    engine.add_node(&twin, None).unwrap();
+    wait_until("the refusal", || {
+        let reason = status(&engine, &twin).and_then(|node| node.reason);
+        reason.is_some_and(|why| why.contains("same memory node"))
+    });
+    // It is let go like any other.
+    engine.drain_node(&twin).unwrap();
+    wait_until("its end", || state(&engine, &twin).is_none());
+    assert_eq!(state(&engine, &address(&first)), Some(NodeState::Serving));
+    engine.close();
+}
+
+#[test]
+fn a_node_is_removed_if_nothing_is_lost_with_it() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first, &second], 2);
+    write(&engine, 1);
+    engine.flush().unwrap();
+    let gone = address(&first);
+    match engine.remove_node(&gone, false) {
+        Err(Error::NodeNeeded { node, reason }) => {
+            assert_eq!(*node, *gone.to_string());
+            assert!(reason.contains("pages lie there alone"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(state(&engine, &gone), Some(NodeState::Serving));
+    assert_eq!(read(&engine, 1), (KEYS, 0));
+    engine.remove_node(&gone, true).unwrap();
+    wait_until("its end", || state(&engine, &gone).is_none());
+    assert!(engine.stats().total.lost_keys > 0);
+    let (right, unavailable) = read(&engine, 1);
+    assert!(right > 0 && unavailable > 0, "{right} {unavailable}");
+    engine.forget_lost().unwrap();
+    write(&engine, 2);
+    assert_eq!(read(&engine, 2), (KEYS, 0));
+    engine.close();
+    assert_eq!((held(&first), held(&second)), (0, 0));
+}
+
+#[test]
+fn a_node_whose_pages_have_copies_is_removed_at_once() {
+    let nodes = [node(), node(), node()];
+    let engine = Engine::open(Config {
+        replicas: 2,
+        far_bytes: 120 << 20,
+        ..config(&nodes.each_ref())
+    })
+    .unwrap();
+    write(&engine, 1);
+    engine.flush().unwrap();
+    wait_until("all copies", || engine.stats().total.copying == 0);
+    let gone = address(&nodes[0]);
+    engine.remove_node(&gone, false).unwrap();
+    wait_until("its end", || state(&engine, &gone).is_none());
+    assert_eq!(read(&engine, 1), (KEYS, 0));
+    assert_eq!(engine.stats().total.lost_keys, 0);
+    // Two copies need two nodes.
+    let needed = engine.drain_node(&address(&nodes[1]));
+    assert!(
+        matches!(needed, Err(Error::NodeNeeded { .. })),
+        "{needed:?}"
+    );
+    engine.add_node(&gone, None).unwrap();
+    wait_until("its sessions", || {
+        state(&engine, &gone) == Some(NodeState::Serving)
+    });
+    wait_until("all copies", || engine.stats().total.copying == 0);
+    engine.close();
+}
+
+#[test]
+fn what_cannot_be_added_or_drained_is_refused_by_name() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first], 1);
+    let (known, other) = (address(&first), address(&second));
+    assert_eq!(
+        engine.add_node(&other, None),
+        Err(Error::NodesMax { limit: 1 })
+    );
+    for refused in [engine.add_node(&known, None), {
+        let rdma = "rdma://10.0.0.1:7400".parse().unwrap();
+        engine.add_node(&rdma, None)
+    }] {
+        assert!(
+            matches!(refused, Err(Error::Config { field: "nodes", .. })),
+            "{refused:?}"
+        );
+    }
+    let unknown = engine.drain_node(&other);
+    assert!(matches!(unknown, Err(Error::NodeUnknown { .. })));
+    let last = engine.drain_node(&known);
+    assert!(matches!(last, Err(Error::NodeNeeded { .. })), "{last:?}");
+    engine.close();
+    assert_eq!(engine.drain_node(&known), Err(Error::Closed));
+    let embedded = Engine::open(Config {
+        nodes: Vec::new(),
+        ..config(&[])
+    })
+    .unwrap();
+    assert!(embedded.nodes().is_empty());
+    let refused = embedded.add_node(&known, None);
+    assert!(matches!(refused, Err(Error::Config { .. })), "{refused:?}");
+}
