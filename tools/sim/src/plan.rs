@@ -115,7 +115,7 @@ pub(crate) struct Moving {
 impl Moving {
     /// Draws from numbers of its own: what else a seed means does not depend on it.
     fn draw(seed: u64) -> Option<Self> {
-        let mut random = Random::new(seed ^ 0x0DD5_EA7);
+        let mut random = Random::new(seed ^ 0x00DD_5EA7);
         random.one_in(3).then(|| Self {
             others: random.of(&[1, 2]),
             positions: random.of(&[0, 1, 1, 2]),
