@@ -637,16 +637,21 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let waited = wait(&events, &server, returned, nodes_file);
     drop(watched);
     server.stop()?;
-    let saved = if saved.needs_save() {
-        info!("saving what has changed");
-        engine.snapshot().map(drop)
-    } else {
-        Ok(())
-    };
+    let saved = save(&engine, saved.needs_save());
     engine.close();
     waited?;
-    saved.context("the server has ended, and what has changed since the last snapshot is lost")?;
+    saved?;
     info!("stopped");
+    Ok(())
+}
+
+/// Saves what has changed, if that is wanted.
+fn save(engine: &Engine, is_wanted: bool) -> Result<()> {
+    if is_wanted {
+        info!("saving what has changed");
+        let lost = "the server has ended, and what has changed since the last snapshot is lost";
+        engine.snapshot().context(lost)?;
+    }
     Ok(())
 }
 
