@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::far_memory::{Membership, NodeStatus};
 use crate::lifecycle::Lifecycle;
 use crate::observe::metrics::EngineMetrics;
-use crate::reactor::serve_current_core;
+use crate::reactor::is_core_of;
 
 /// What others may do with an engine's memory nodes. It may outlive the engine.
 #[derive(Clone, Debug)]
@@ -54,14 +54,21 @@ impl MemoryNodes {
     /// # Errors
     /// Those of [`Engine::remove_node`].
     pub fn remove(&self, address: &FabricAddress, is_forced: bool) -> Result<()> {
+        if !is_forced && is_core_of(&self.lifecycle) {
+            return Err(Error::Config {
+                field: "nodes",
+                value: address.to_string(),
+                limit:
+                    "a job cannot wait for its own core: call `begin_removal` and `removal` there"
+                        .to_owned(),
+            });
+        }
         let removal = self.begin_removal(address, is_forced)?;
         loop {
             if let Some(outcome) = self.removal(removal) {
                 return outcome;
             }
-            if !serve_current_core() {
-                std::thread::sleep(WAIT);
-            }
+            std::thread::sleep(WAIT);
         }
     }
 
@@ -152,14 +159,14 @@ impl Engine {
     /// Removes a memory node at once: what it holds is lost, as if it had ended, and its pages are
     /// made again from other copies. Unforced, it is refused if a page lies there alone.
     ///
-    /// Blocks until all cores have counted such pages, so not to be called from a job; forced, it
-    /// returns at once. The node is listed by [`Engine::nodes`] until all cores have left it. Cost:
+    /// Blocks until all cores have counted such pages, also those that are local too: drain a node
+    /// that answers. Forced, it returns at once. The node is listed by [`Engine::nodes`] until all cores have left it. Cost:
     /// a pass over each core's page table, and one over its index if records are lost.
     ///
     /// # Errors
     /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if pages lie there alone, or if fewer nodes
     /// would stay than a page has copies: forced, if none would; [`Error::Config`] if far memory
-    /// lies in this process; [`Error::Closed`].
+    /// lies in this process, or if a job calls it unforced; [`Error::Closed`].
     pub fn remove_node(&self, address: &FabricAddress, is_forced: bool) -> Result<()> {
         self.memory_nodes().remove(address, is_forced)
     }

@@ -108,11 +108,16 @@ impl FarEvents {
 
     /// Sends a change and waits until the core has processed it; 0 if the core has stopped.
     pub(crate) async fn send(&self, change: FarChange) -> usize {
+        self.ask(change).await.unwrap_or(0)
+    }
+
+    /// As [`FarEvents::send`], but `None` if the core has stopped.
+    pub(crate) async fn ask(&self, change: FarChange) -> Option<usize> {
         let replied = self.post(change);
         loop {
             match replied.try_recv() {
-                Ok(count) => return count,
-                Err(mpsc::TryRecvError::Disconnected) => return 0,
+                Ok(count) => return Some(count),
+                Err(mpsc::TryRecvError::Disconnected) => return None,
                 Err(mpsc::TryRecvError::Empty) => sleep(REPLY_TICK).await,
             }
         }

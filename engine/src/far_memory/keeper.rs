@@ -22,6 +22,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two attempts to claim missing pages: each costs a connection.
 const CLAIM_TICKS: u32 = 50;
 
+/// Why a node lends no more.
+const NO_MEMORY: &str = "it has no free memory";
+
 /// What all keepers of a core have in common.
 #[derive(Clone, Debug)]
 pub(super) struct KeeperOptions {
@@ -123,7 +126,9 @@ impl Keeper {
                 let reason = claimed.err().unwrap_or_default();
                 tracing::info!(%node, places, missing, reason, "a memory node has joined");
                 if self.is_added {
-                    (self.places, self.missing) = (places - missing, 0);
+                    if reason == NO_MEMORY {
+                        (self.places, self.missing) = (places - missing, 0);
+                    }
                 } else {
                     // Other nodes may lend what it cannot.
                     self.hand_over(missing);
@@ -226,7 +231,7 @@ impl Keeper {
                 Some(1..) => {}
                 // For example, another node's pages took its room.
                 Some(0) => return Err("the shard has no room for its extents".to_owned()),
-                None => return Err("it has no free memory".to_owned()),
+                None => return Err(NO_MEMORY.to_owned()),
             }
         }
     }

@@ -122,6 +122,8 @@ struct Member {
     zone_number: usize,
     /// No other stay of a node has this number.
     stay: u64,
+    /// It was added while the engine served.
+    is_added: bool,
     wanted: Wanted,
     cores: Vec<CoreProgress>,
 }
@@ -134,6 +136,8 @@ pub(super) struct Order {
     pub(super) wanted: Wanted,
     /// The core has ended its session.
     pub(super) is_gone: bool,
+    /// The core has counted the pages that lie there alone, for the judgement under way.
+    pub(super) is_counted: bool,
 }
 
 #[derive(Debug)]
@@ -174,6 +178,7 @@ impl Membership {
             zone: config.zones.get(position).cloned(),
             zone_number: zone_numbers.get(position).copied().unwrap_or(position),
             stay: position as u64,
+            is_added: false,
             wanted: Wanted::Stays,
             cores: vec![CoreProgress::default(); cores],
         };
@@ -234,8 +239,8 @@ impl Membership {
                 }
                 Wanted::Leaves => {
                     member.wanted = Wanted::Stays;
-                    for core in &mut member.cores {
-                        core.is_gone = false;
+                    for core in member.cores.iter_mut().filter(|core| core.is_gone) {
+                        *core = CoreProgress::default();
                     }
                 }
             }
@@ -249,6 +254,7 @@ impl Membership {
                 zone: zone.map(str::to_owned),
                 zone_number,
                 stay,
+                is_added: true,
                 wanted: Wanted::Stays,
                 cores: vec![CoreProgress::default(); self.cores],
             });
@@ -300,7 +306,7 @@ impl Membership {
                 let stayed = wanted == Wanted::Stays;
                 member.wanted = Wanted::Judged { stayed };
                 for core in &mut member.cores {
-                    core.alone = None;
+                    core.alone = core.is_gone.then_some(0);
                 }
             }
         }
@@ -338,7 +344,7 @@ impl Membership {
         Err(Error::NodeNeeded {
             node: address.to_string().into(),
             reason: format!(
-                "{least} must stay, one for each copy of a page: add another one first"
+                "{staying} others have joined and stay, and at least {least} must: add another one first"
             )
             .into(),
         })
@@ -364,6 +370,7 @@ impl Membership {
             zone_number: member.zone_number,
             wanted: member.wanted,
             is_gone: member.cores[core].is_gone,
+            is_counted: member.cores[core].alone.is_some(),
         };
         let positions = self.locked();
         let members = positions.members.iter();
@@ -395,13 +402,7 @@ impl Membership {
             return;
         };
         member.cores[core].alone = Some(pages);
-        let all: Option<u64> = member.cores.iter().map(|core| core.alone).sum();
-        member.wanted = match (all, stayed) {
-            (None, _) => return,
-            (Some(0), _) => Wanted::Goes,
-            (_, true) => Wanted::Stays,
-            (_, false) => Wanted::Leaves,
-        };
+        member.judge(stayed);
         self.note_change();
     }
 
@@ -411,11 +412,21 @@ impl Membership {
         let Some(member) = &mut positions.members[position] else {
             return;
         };
-        if !matches!(member.wanted, Wanted::Leaves | Wanted::Goes) {
+        if matches!(
+            member.wanted,
+            Wanted::Stays | Wanted::Judged { stayed: true }
+        ) {
             // It is to stay after all: the core opens another session.
             return;
         }
-        member.cores[core].is_gone = true;
+        member.cores[core] = CoreProgress {
+            is_gone: true,
+            alone: Some(0),
+            ..CoreProgress::default()
+        };
+        if member.wanted == (Wanted::Judged { stayed: false }) {
+            member.judge(false);
+        }
         if member.cores.iter().all(|core| core.is_gone) {
             tracing::info!(node = %member.address, "a memory node has left");
             positions.members[position] = None;
@@ -437,9 +448,12 @@ impl Positions {
         })
     }
 
-    /// Nodes that stay, beside one.
+    /// Nodes that have joined and stay, beside one.
     fn staying_beside(&self, address: &FabricAddress) -> usize {
-        let stays = |member: &&Member| member.wanted == Wanted::Stays && member.address != *address;
+        let stays = |member: &&Member| {
+            let is_other = member.address != *address;
+            is_other && member.wanted == Wanted::Stays && member.has_joined()
+        };
         self.members.iter().flatten().filter(stays).count()
     }
 
@@ -454,6 +468,22 @@ impl Positions {
 }
 
 impl Member {
+    /// Decides whether it goes, once all cores have counted the pages that lie there alone.
+    fn judge(&mut self, stayed: bool) {
+        let all: Option<u64> = self.cores.iter().map(|core| core.alone).sum();
+        self.wanted = match (all, stayed) {
+            (None, _) => return,
+            (Some(0), _) => Wanted::Goes,
+            (_, true) => Wanted::Stays,
+            (_, false) => Wanted::Leaves,
+        };
+    }
+
+    /// True unless it was added and has not joined on every core.
+    fn has_joined(&self) -> bool {
+        !self.is_added || self.cores.iter().all(|core| core.session.is_open)
+    }
+
     fn status(&self) -> NodeStatus {
         let all = |is: fn(&CoreSession) -> bool| self.cores.iter().all(|core| is(&core.session));
         let state = match self.wanted {
@@ -585,6 +615,52 @@ mod tests {
                 assert_eq!(wanted, before);
             }
         }
+    }
+
+    #[test]
+    fn each_removal_is_judged_anew_also_where_cores_have_left() {
+        let membership = membership(3, 3, 1);
+        let counted = |core: usize| membership.orders(core)[0].clone().unwrap().is_counted;
+        for _ in 0..2 {
+            let stay = membership.begin_removal(&address(0), false).unwrap();
+            assert!(!counted(0) && !counted(1));
+            membership.note_alone(0, 0, 1);
+            assert!(counted(0));
+            membership.note_alone(0, 1, 0);
+            assert!(matches!(
+                membership.removal(stay),
+                Some(Err(Error::NodeNeeded { .. }))
+            ));
+        }
+        membership.drain(&address(0)).unwrap();
+        membership.note_gone(0, 0);
+        let stay = membership.begin_removal(&address(0), false).unwrap();
+        // The core that has left has nothing there; the other one leaves amid the judgement.
+        assert!(counted(0) && !counted(1));
+        membership.note_gone(0, 1);
+        assert_eq!(membership.removal(stay), Some(Ok(())));
+        assert_eq!(state(&membership, 0), None);
+    }
+
+    #[test]
+    fn a_node_that_has_not_joined_replaces_none() {
+        let membership = membership(1, 2, 1);
+        membership.add(&address(1), None).unwrap();
+        for done in [
+            membership.drain(&address(0)),
+            membership.begin_removal(&address(0), true).map(drop),
+        ] {
+            assert!(matches!(done, Err(Error::NodeNeeded { .. })), "{done:?}");
+        }
+        for core in 0..2 {
+            let session = CoreSession {
+                is_open: true,
+                is_up: true,
+                reason: None,
+            };
+            membership.note_session(1, core, session);
+        }
+        membership.drain(&address(0)).unwrap();
     }
 
     #[test]

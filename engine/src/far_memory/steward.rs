@@ -33,8 +33,6 @@ struct Attended {
     leaves: Rc<Cell<bool>>,
     /// What it held is lost.
     is_lost: bool,
-    /// Pages that lie there alone were counted for the judgement under way.
-    is_counted: bool,
     stop: Stop,
     keeper: Option<TaskHandle<()>>,
 }
@@ -108,7 +106,6 @@ impl Work {
         self.attended[position] = Some(Attended {
             leaves,
             is_lost: false,
-            is_counted: false,
             stop,
             keeper: task,
         });
@@ -190,17 +187,20 @@ impl Work {
             self.events.send(FarChange::Leaves { node, leaves }).await;
         }
         let is_judged = matches!(order.wanted, Wanted::Judged { .. });
-        if is_judged && !std::mem::replace(&mut attended.is_counted, true) {
-            let alone = self.events.send(FarChange::CountAlone(node)).await;
+        if is_judged
+            && !order.is_counted
+            && let Some(alone) = self.events.ask(FarChange::CountAlone(node)).await
+        {
             membership.note_alone(position, core, alone as u64);
         }
-        attended.is_counted &= is_judged;
         if order.wanted == Wanted::Goes && !std::mem::replace(&mut attended.is_lost, true) {
             self.fail_connections(position);
             self.events.send(FarChange::Lost(node)).await;
         }
         if matches!(order.wanted, Wanted::Leaves | Wanted::Goes) {
-            let left = self.events.send(FarChange::CountLeft(node)).await;
+            let Some(left) = self.events.ask(FarChange::CountLeft(node)).await else {
+                return;
+            };
             let membership = &self.steward.options.membership;
             membership.note_left(position, core, left as u64);
             if left == 0 {

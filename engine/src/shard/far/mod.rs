@@ -422,8 +422,11 @@ impl<E: Endpoint> FarStore<E> {
             }
             let (free, queue) = (self.pages.extents.free_on(node), node.writes());
             let zone = self.pages.extents.zone(node);
-            let zone_of = |copy: Extent| self.pages.extents.zone(copy.node());
-            let is_new_zone = self.pages.copies(page).all(|copy| zone_of(copy) != zone);
+            let is_there = |copy: Extent| {
+                let extents = &self.pages.extents;
+                !extents.is_leaving(copy.node()) && extents.zone(copy.node()) == zone
+            };
+            let is_new_zone = !self.pages.copies(page).any(is_there);
             let rank = (
                 self.pages.health.is_rested(queue, now_ns),
                 is_new_zone,
@@ -447,10 +450,12 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// Claims an extent to copy a page to: the target. False if no node without a copy takes one.
-    pub(in crate::shard) fn claim_target(&mut self, page: u32, now_ns: u64) -> bool {
+    /// Claims an extent to copy a page to: the target. False if no node without a copy takes one,
+    /// and has more free ones than are kept.
+    pub(in crate::shard) fn claim_target(&mut self, page: u32, kept: usize, now_ns: u64) -> bool {
         debug_assert!(self.pages.target.is_none(), "one page is copied at a time");
         let node = self.best_target(page, now_ns);
+        let node = node.filter(|&node| self.pages.extents.free_on(node) > kept);
         self.pages.target = node.and_then(|node| self.pages.extents.claim(node));
         self.publish_bytes();
         self.pages.target.is_some()
@@ -493,12 +498,9 @@ impl<E: Endpoint> FarStore<E> {
         self.publish_bytes();
     }
 
-    /// A node joins at a position that has none: counters begin anew.
+    /// A node joins at a position that has none.
     pub(in crate::shard) fn join(&mut self, node: NodeId, name: Arc<str>, zone: usize) {
         self.pages.join(node, name, zone);
-        if let Some(counters) = self.metrics.nodes.get(node.position()) {
-            counters.reset();
-        }
     }
 
     /// A node leaves, and pages are to leave it; or it stays after all.
@@ -527,6 +529,9 @@ impl<E: Endpoint> FarStore<E> {
             self.endpoint.renew(queue.index());
         }
         self.pages.vacate(node);
+        if let Some(counters) = self.metrics.nodes.get(node.position()) {
+            counters.reset();
+        }
         self.publish_bytes();
     }
 

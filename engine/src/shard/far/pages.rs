@@ -546,11 +546,15 @@ impl FarPages {
             && nodes.any(|node| self.extents.is_leaving(node) && self.extents.held_on(node) > 0)
     }
 
-    /// True if the nodes of a page's copies that were not taken back are all this one.
+    /// True if a page has a copy on a node, and none on another one that stays and answers.
     pub(in crate::shard) fn is_alone_on(&self, page: u32, node: NodeId) -> bool {
-        self.all_copies(page, |copy| {
-            copy.node() == node || self.extents.is_lost(copy)
-        }) && !self.is_lost(page)
+        let is_here = |copy: Extent| copy.node() == node && !self.extents.is_lost(copy);
+        let is_elsewhere = |copy: Extent| {
+            let other = copy.node();
+            let stays = other != node && !self.extents.is_leaving(other);
+            stays && !self.extents.is_lost(copy) && !self.health.is_doubtful(other)
+        };
+        self.copies(page).any(is_here) && !self.copies(page).any(is_elsewhere)
     }
 
     // Nodes that come and go.

@@ -11,7 +11,7 @@ use crate::shard::Shard;
 use crate::shard::far::NodeId;
 use crate::shard::far::extents::AddError;
 use crate::shard::local::FarPageLost;
-use crate::shard::local::page_table::{Page, PageKind, PageState};
+use crate::shard::local::page_table::{Page, PageKind};
 
 impl<E: Endpoint> Shard<E> {
     /// Adds a page-sized piece of a node's memory.
@@ -50,11 +50,12 @@ impl<E: Endpoint> Shard<E> {
         self.far.left_on(node)
     }
 
-    /// Far pages with records that lie on this node alone. Cost: one pass over the page table.
+    /// Pages with records of which the only good copy is on this node. Those that are also local
+    /// count: they may be evicted before the node goes. Cost: one pass over the page table.
     pub(crate) fn pages_alone_on(&self, node: NodeId) -> usize {
         let is_alone = |&(number, page): &(u32, &Page)| {
-            let is_far = page.kind() == PageKind::Log && page.state() == PageState::Far;
-            is_far && page.live_bytes > 0 && self.far.pages.is_alone_on(number, node)
+            let has_records = page.kind() == PageKind::Log && page.live_bytes > 0;
+            has_records && self.far.pages.is_alone_on(number, node)
         };
         self.local.pages.iter().filter(is_alone).count()
     }
@@ -104,7 +105,8 @@ impl<E: Endpoint> Shard<E> {
             }
         }
         self.local.drop_unclean();
-        if self.far.pages.plan().most() > 1 && !gone.contains(&true) {
+        let is_ordered = self.far.pages.extents.is_leaving(node);
+        if (self.far.pages.plan().most() > 1 || is_ordered) && !gone.contains(&true) {
             tracing::warn!(
                 shard = self.id,
                 node = &*name,

@@ -170,8 +170,8 @@ impl<E: Endpoint> Shard<E> {
                 continue;
             }
             let is_readable = self.far.pages.resting_node(page, self.now_ns).is_none();
-            if !is_readable || !self.has_room_to_copy() || !self.far.claim_target(page, self.now_ns)
-            {
+            let has_target = is_readable && self.claim_room(page);
+            if !has_target {
                 self.copier.passed_over += 1;
                 continue;
             }
@@ -191,9 +191,18 @@ impl<E: Endpoint> Shard<E> {
         None
     }
 
-    /// What copying takes is not what compaction and flush cannot do without.
-    fn has_room_to_copy(&self) -> bool {
-        !self.compactor.is_stuck() && self.far.pages.takable_count() > ROOM_KEPT
+    /// Claims what a page is copied to, unless compaction and flush cannot do without it. Where no
+    /// page fits, since all nodes but one are full, a copy on that one takes nothing from them.
+    fn claim_room(&mut self, page: u32) -> bool {
+        if self.compactor.is_stuck() {
+            return false;
+        }
+        let kept = match self.far.pages.takable_count() {
+            0 if self.far.pages.plan().most() > 1 => ROOM_KEPT,
+            0..=ROOM_KEPT => return false,
+            _ => 0,
+        };
+        self.far.claim_target(page, kept, self.now_ns)
     }
 
     /// All pages were looked at.

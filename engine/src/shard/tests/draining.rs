@@ -191,6 +191,25 @@ fn pages_leave_a_node_that_is_drained_and_stay_readable() {
 }
 
 #[test]
+fn a_copy_on_a_node_that_leaves_or_fails_does_not_count_as_elsewhere() {
+    let mut reactor = filled(&setting(2));
+    let alone = |reactor: &Reactor| reactor.shard.pages_alone_on(NodeId::new(NODE));
+    assert_eq!(alone(&reactor), 0);
+    reactor.drain(0, true);
+    assert!(alone(&reactor) > 5, "{}", alone(&reactor));
+    reactor.drain(0, false);
+    assert_eq!(alone(&reactor), 0);
+    reactor.lose(0, Outages::Cut);
+    for key in 0..KEYS {
+        get(&mut reactor, key);
+    }
+    assert!(alone(&reactor) > 5, "{}", alone(&reactor));
+    // Pages of one copy, also those that are local too.
+    let reactor = filled(&setting(1));
+    assert!(alone(&reactor) >= reactor.left_on(NODE).min(10));
+}
+
+#[test]
 fn a_node_that_stays_after_all_gives_its_extents_again() {
     let mut reactor = filled(&setting(1));
     let total = reactor.shard.far.pages.total_bytes();
