@@ -124,7 +124,9 @@ fn a_node_that_joins_under_another_name_is_refused() {
 fn a_node_is_removed_if_nothing_is_lost_with_it() {
     let (first, second) = (node(), node());
     let engine = open(&[&first, &second], 2);
-    write(&engine, 1);
+    // One node has room for them.
+    let keys = 35_000;
+    write_some(&engine, 1, keys);
     engine.flush().unwrap();
     let gone = address(&first);
     match engine.remove_node(&gone, false) {
@@ -135,15 +137,15 @@ fn a_node_is_removed_if_nothing_is_lost_with_it() {
         other => panic!("{other:?}"),
     }
     assert_eq!(state(&engine, &gone), Some(NodeState::Serving));
-    assert_eq!(read(&engine, 1), (KEYS, 0));
+    assert_eq!(read_some(&engine, 1, keys), (keys, 0));
     engine.remove_node(&gone, true).unwrap();
     wait_until("its end", || state(&engine, &gone).is_none());
     assert!(engine.stats().total.lost_keys > 0);
-    let (right, unavailable) = read(&engine, 1);
+    let (right, unavailable) = read_some(&engine, 1, keys);
     assert!(right > 0 && unavailable > 0, "{right} {unavailable}");
     engine.forget_lost().unwrap();
-    write(&engine, 2);
-    assert_eq!(read(&engine, 2), (KEYS, 0));
+    write_some(&engine, 2, keys);
+    assert_eq!(read_some(&engine, 2, keys), (keys, 0));
     engine.close();
     assert_eq!((held(&first), held(&second)), (0, 0));
 }
@@ -211,4 +213,23 @@ fn what_cannot_be_added_or_drained_is_refused_by_name() {
     assert!(embedded.nodes().is_empty());
     let refused = embedded.add_node(&known, None);
     assert!(matches!(refused, Err(Error::Config { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_node_is_drained_of_an_engine_that_is_idle() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first], 2);
+    write_some(&engine, 1, 10_000);
+    engine.flush().unwrap();
+    let (old, new) = (address(&first), address(&second));
+    engine.add_node(&new, None).unwrap();
+    wait_until("its sessions", || {
+        state(&engine, &new) == Some(NodeState::Serving)
+    });
+    engine.drain_node(&old).unwrap();
+    wait_until("the end of the drained node", || {
+        state(&engine, &old).is_none()
+    });
+    assert_eq!(read_some(&engine, 1, 10_000), (10_000, 0));
+    engine.close();
 }

@@ -607,9 +607,10 @@ impl FarPages {
         self.takable_count()
     }
 
-    /// Nodes are back: of several copies, all are tried.
+    /// Nodes are back: where pages are copied, all are tried. One that was seen before its queue
+    /// pairs were connected may be the only one that has room for pages that leave another.
     pub(in crate::shard) fn forgive(&mut self) {
-        if self.plan.most() > 1 {
+        if self.plan.most() > 1 || self.extents.is_any_leaving() {
             self.health.forgive();
             self.has_short = true;
         }

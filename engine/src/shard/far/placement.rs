@@ -39,10 +39,8 @@ impl<E: Endpoint> Shard<E> {
     /// these have room. Or it stays after all.
     pub(crate) fn drain_node(&mut self, node: NodeId, leaves: bool) {
         self.far.set_leaving(node, leaves);
-        self.copier.rest_no_more();
-        self.pressure.relieve();
+        self.node_is_back();
         self.background_due = true;
-        self.publish_gauges();
     }
 
     /// What keeps a node from leaving: extents that pages hold, and requests under way.
