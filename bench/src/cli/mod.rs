@@ -194,8 +194,8 @@ pub struct SetupArgs {
     /// Embedded memory nodes that share far memory [default: 1]
     #[arg(long, value_name = "N")]
     pub far_nodes: Option<usize>,
-    /// Copies of each page of far memory, on as many memory nodes: 1 to 3; --far has room for all of
-    /// them [default: 1]
+    /// Copies of each page of far memory, on as many memory nodes: 1 to 3; --far has room for all
+    /// of them [default: 1]
     #[arg(long, value_name = "N")]
     pub replicas: Option<usize>,
     /// Latency added to each access of embedded far memory, e.g. 2us [default: none]

@@ -160,8 +160,9 @@ impl Engine {
     /// made again from other copies. Unforced, it is refused if a page lies there alone.
     ///
     /// Blocks until all cores have counted such pages, also those that are local too: drain a node
-    /// that answers. Forced, it returns at once. The node is listed by [`Engine::nodes`] until all cores have left it. Cost:
-    /// a pass over each core's page table, and one over its index if records are lost.
+    /// that answers. Forced, it returns at once. The node is listed by [`Engine::nodes`] until all
+    /// cores have left it. Cost: a pass over each core's page table, and one over its index if
+    /// records are lost.
     ///
     /// # Errors
     /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if pages lie there alone, or if fewer nodes
