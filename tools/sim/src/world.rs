@@ -776,9 +776,11 @@ impl World {
     /// no room.
     fn check_copies(&self, engine: &SimulatedEngine) -> Result<(), String> {
         let total = engine.engine().stats().total;
-        let lost = total.lost_keys + total.records_damaged;
-        if self.plan.spares && lost > 0 {
-            return Err(format!("with two copies {lost} keys were lost"));
+        let (lost, damaged) = (total.lost_keys, total.records_damaged);
+        if self.plan.spares && lost + damaged > 0 {
+            return Err(format!(
+                "with two copies {lost} keys were lost, {damaged} records damaged"
+            ));
         }
         Ok(())
     }
