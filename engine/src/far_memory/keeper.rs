@@ -53,7 +53,8 @@ pub(crate) struct Keeper {
     pub(super) is_up: bool,
     /// Pages are to leave the node: none is claimed.
     pub(super) leaves: Rc<Cell<bool>>,
-    /// It was added while the engine ran: what it cannot lend is not claimed elsewhere.
+    /// It was added while the engine ran, and its share is not settled: what it cannot lend is not
+    /// claimed elsewhere.
     pub(super) is_added: bool,
 }
 
@@ -125,14 +126,13 @@ impl Keeper {
                 let (places, missing) = (self.places, self.missing);
                 let reason = claimed.err().unwrap_or_default();
                 tracing::info!(%node, places, missing, reason, "a memory node has joined");
-                if self.is_added {
-                    if reason == NO_MEMORY {
-                        (self.places, self.missing) = (places - missing, 0);
-                    }
-                } else {
+                // Of one that was added, the rest is claimed once more: another core may have given
+                // back what it did not need.
+                if !self.is_added {
                     // Other nodes may lend what it cannot.
                     self.hand_over(missing);
                 }
+                self.is_added &= missing > 0;
                 events.send(FarChange::Back).await;
             }
             Change::Renewed => {
@@ -159,6 +159,11 @@ impl Keeper {
         let claimed = self.claim_missing(events).await;
         let missing = self.missing;
         self.hand_over(spare.min(missing));
+        if self.is_added && matches!(&claimed, Err(reason) if reason == NO_MEMORY) {
+            // What it does not have is claimed nowhere else.
+            (self.places, self.missing) = (self.places - self.missing, 0);
+        }
+        self.is_added &= self.missing > 0;
         let node = self.connections.address();
         match claimed {
             Err(reason) => tracing::debug!(%node, missing, reason, "pages are still missing"),

@@ -68,7 +68,11 @@ fn a_node_is_added_and_another_one_drained_under_load() {
     // Its position is given to another one.
     let fourth = node();
     engine.add_node(&address(&fourth), None).unwrap();
-    wait_until("the share of the next one", || held(&fourth) == NODE_BYTES);
+    // A core has room for as much as it had of the node that has left, of which another core may
+    // have had more.
+    wait_until("the share of the next one", || {
+        held(&fourth) >= NODE_BYTES * 3 / 4
+    });
     write(&engine, version + 1);
     engine.flush().unwrap();
     assert_eq!(read(&engine, version + 1), (KEYS, 0));
