@@ -212,6 +212,30 @@ const ROWS: &[Row] = &[
         When::Running,
         End::Signal,
     ),
+    row(
+        "nodes add",
+        "nodes add tcp://a:1 --server QUIET",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "nodes drain",
+        "nodes drain tcp://a:1 --server QUIET",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "nodes list",
+        "nodes list --server QUIET",
+        When::Running,
+        End::Signal,
+    ),
+    row(
+        "nodes remove",
+        "nodes remove tcp://a:1 --server QUIET",
+        When::Running,
+        End::Signal,
+    ),
     held("completions", "completions bash"),
     row(
         "console",

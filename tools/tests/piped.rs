@@ -147,13 +147,17 @@ const SERVICES: &[(&str, &str)] = &[
 ];
 
 /// `run-one` answers its parent; the others have a test of their own.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 13] = [
     "cli",
     "cluster add",
     "cluster failover",
     "cluster move-slots",
     "cluster remove",
     "cluster share",
+    "nodes add",
+    "nodes drain",
+    "nodes list",
+    "nodes remove",
     "pool status",
     "run-one",
     "top",

@@ -84,6 +84,25 @@ pub(super) const OTHERS: &[Row] = &[
         &["nowhere", "invalid socket address"],
     ),
     (
+        "nodes add",
+        "nodes add nowhere",
+        2,
+        &["nowhere", "<ADDRESS>"],
+    ),
+    ("nodes drain", "nodes drain", 2, &["<ADDRESS>"]),
+    (
+        "nodes list",
+        "nodes list --server nowhere",
+        1,
+        &["nowhere", "invalid socket address"],
+    ),
+    (
+        "nodes remove",
+        "nodes remove tcp://a:1 --server 127.0.0.1:1",
+        1,
+        &["127.0.0.1:1", "refused"],
+    ),
+    (
         "cluster share",
         "cluster share --server 127.0.0.1:1",
         1,
