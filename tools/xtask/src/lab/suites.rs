@@ -27,7 +27,7 @@ struct Suite {
 const IGNORED: &[&str] = &["--ignored", "--test-threads=1"];
 
 /// The suites, which run after the check of the guest itself.
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 10] = [
     // The contract of the fabric, over queue pairs connected by an exchange of facts and by
     // RDMA-CM.
     Suite {
@@ -73,23 +73,6 @@ const SUITES: [Suite; 11] = [
             // The guest's processors are slow.
             "FARCORE_KILLS_SECONDS=40",
         ],
-    },
-    // What a pool promises, over a device. Procedures are called over TCP. Two tests are left out:
-    // where several threads have READs and atomics in flight, Soft-RoCE of this kernel stops to
-    // answer now and then, and the pool says that their outcome is unknown. Why is not known.
-    Suite {
-        package: "rdma/pool",
-        target: "pool",
-        tests: &[
-            "--test-threads=2",
-            "--skip",
-            "procedures::",
-            "--skip",
-            "one_read_finds_nearly_all_keys",
-            "--skip",
-            "words_are_changed_by_many_threads",
-        ],
-        environment: &["FARCORE_POOL_LISTEN=rdma+tcp://10.77.0.1:0"],
     },
     Suite {
         package: "engine",
