@@ -41,6 +41,9 @@ pub use self::batch::{CompareAndSwap, ReadInto, WriteFrom};
 pub use self::error::{InitiatorError, ScratchError};
 
 const COMPLETIONS_PER_POLL: usize = 32;
+/// Requests that a long call posts for a doorbell, once as many have completed: with fewer, a send
+/// for each dominates; with more, both sides wait for each other.
+const REFILL: usize = 8;
 /// Scratch memory reserved for short buffers, at least.
 const SHORT_BYTES_MIN: u32 = 64 << 10;
 const NONE: u32 = u32::MAX;
@@ -290,7 +293,7 @@ impl<E: Endpoint> Initiator<E> {
     }
 
     /// Reads many places. Cost: one doorbell and one round trip if the queue and the scratch memory
-    /// have room for all.
+    /// have room for all; else the queue is kept full, with a doorbell for 8.
     ///
     /// # Errors
     /// The first [`InitiatorError`].
@@ -469,14 +472,10 @@ impl<E: Endpoint> Call<'_, E> {
                 return Poll::Ready(Ok(()));
             }
             let begun = self.begun;
-            let posted = self.post(inner, batch);
-            if self.begun > begun {
-                let now_ns = self.initiator.clock.now_ns();
-                inner.endpoint.ring_doorbell(queue, now_ns);
-            }
-            posted?;
+            self.post(inner, batch)?;
             if is_driven {
-                inner.wait(self.last, self.first == NONE, context.waker());
+                let awaited = self.awaited(inner, batch);
+                inner.wait(awaited, self.first == NONE, context.waker());
                 return Poll::Pending;
             }
             if self.begun == begun {
@@ -486,9 +485,51 @@ impl<E: Endpoint> Call<'_, E> {
         }
     }
 
-    /// Posts as many requests as there is room for.
+    /// The request whose completion is awaited: the last one, or, while there is more to post, one
+    /// of the first, so that the far side does not run dry.
+    fn awaited(&self, inner: &Inner<E>, batch: &impl Batch) -> u32 {
+        if self.begun == batch.count() {
+            return self.last;
+        }
+        let mut awaited = self.first;
+        for _ in 1..REFILL {
+            match inner.entries.get(awaited as usize) {
+                Some(entry) if awaited != self.last => awaited = entry.next,
+                _ => break,
+            }
+        }
+        awaited
+    }
+
+    /// Posts as many requests as there is room for. One doorbell if that is all of them, else one
+    /// for a few: the far side serves the first ones while the call posts the rest.
     fn post(&mut self, inner: &mut Inner<E>, batch: &impl Batch) -> Result<(), InitiatorError> {
-        while self.begun < batch.count() {
+        let is_all = batch.count() - self.begun <= inner.endpoint.room(self.of.queue);
+        let most = if is_all { usize::MAX } else { REFILL };
+        loop {
+            let begun = self.begun;
+            let posted = self.post_some(inner, batch, most);
+            let count = self.begun - begun;
+            if count > 0 {
+                let now_ns = self.initiator.clock.now_ns();
+                inner.endpoint.ring_doorbell(self.of.queue, now_ns);
+            }
+            posted?;
+            if count < most {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Posts at most so many requests, or as many as there is room for.
+    fn post_some(
+        &mut self,
+        inner: &mut Inner<E>,
+        batch: &impl Batch,
+        most: usize,
+    ) -> Result<(), InitiatorError> {
+        let end = batch.count().min(self.begun.saturating_add(most));
+        while self.begun < end {
             let Some(entry) = inner.begin(self.of, batch, self.begun)? else {
                 break;
             };
@@ -612,16 +653,16 @@ impl<E: Endpoint> Inner<E> {
         self.free = entry;
     }
 
-    /// Registers the waker of a call: for the completion of its last request, or, if it could post
-    /// none, for any completion.
-    fn wait(&mut self, last: u32, is_starved: bool, waker: &Waker) {
+    /// Registers the waker of a call: for the completion of one of its requests, or, if it could
+    /// post none, for any completion.
+    fn wait(&mut self, awaited: u32, is_starved: bool, waker: &Waker) {
         if is_starved {
             self.has_freed = false;
             self.starved.push(waker.clone());
         } else if let Some(Entry {
             state: State::InFlight { waker: own, .. },
             ..
-        }) = self.entries.get_mut(last as usize)
+        }) = self.entries.get_mut(awaited as usize)
         {
             match own {
                 Some(own) => own.clone_from(waker),

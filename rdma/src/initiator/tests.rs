@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::embedded::{EmbeddedEndpoint, EmbeddedNode};
+use crate::fabric::RegisterError;
 use crate::link::LinkModel;
 use crate::testing::block_on;
 
@@ -379,4 +380,129 @@ fn a_call_of_another_session_posts_nothing() {
             .unwrap();
         assert_eq!(byte, [1]);
     });
+}
+
+/// A fabric that hands out as many completions as the test lets it, and counts doorbells.
+struct Trickle {
+    inner: EmbeddedEndpoint,
+    allowed: usize,
+    doorbells: usize,
+}
+
+impl Endpoint for Trickle {
+    fn register(&mut self, region: Arc<Region>) -> Result<LocalKey, RegisterError> {
+        self.inner.register(region)
+    }
+
+    fn queues(&self) -> usize {
+        self.inner.queues()
+    }
+
+    fn post(&mut self, queue: usize, request: WorkRequest) -> Result<(), PostError> {
+        self.inner.post(queue, request)
+    }
+
+    fn ring_doorbell(&mut self, queue: usize, now_ns: u64) {
+        self.doorbells += 1;
+        self.inner.ring_doorbell(queue, now_ns);
+    }
+
+    fn room(&self, queue: usize) -> usize {
+        self.inner.room(queue)
+    }
+
+    fn state(&self, queue: usize) -> QueuePairState {
+        self.inner.state(queue)
+    }
+
+    fn poll(&mut self, now_ns: u64, completions: &mut [Completion]) -> usize {
+        let most = self.allowed.min(completions.len());
+        let count = match most {
+            0 => 0,
+            _ => self.inner.poll(now_ns, &mut completions[..most]),
+        };
+        self.allowed -= count;
+        count
+    }
+
+    fn next_due_ns(&self) -> Option<u64> {
+        self.inner.next_due_ns()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.inner.outstanding()
+    }
+
+    fn outstanding_on(&self, queue: usize) -> usize {
+        self.inner.outstanding_on(queue)
+    }
+
+    fn renew(&mut self, queue: usize) {
+        self.inner.renew(queue);
+    }
+}
+
+#[test]
+fn a_call_that_is_longer_than_the_queue_keeps_it_full() {
+    let node = node(0);
+    let endpoint = Trickle {
+        inner: EmbeddedEndpoint::new(std::slice::from_ref(&node), 1, 4 * REFILL, 1),
+        allowed: 0,
+        doorbells: 0,
+    };
+    let options = InitiatorOptions {
+        lock: Lock::Off,
+        is_driven: true,
+        ..InitiatorOptions::default()
+    };
+    let initiator = Initiator::new(endpoint, options).expect("some scratch memory");
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut wakers = Vec::new();
+    let doorbells = || initiator.with_endpoint(|endpoint| std::mem::take(&mut endpoint.doorbells));
+    let mut land = |count| {
+        initiator.with_endpoint(|endpoint| endpoint.allowed = count);
+        initiator.drive(&mut wakers);
+        bell.0.swap(0, Ordering::Relaxed)
+    };
+    let mut bytes = [[0; 8]; 8 * REFILL];
+    let mut reads: Vec<_> = (0..)
+        .zip(&mut bytes)
+        .map(|(word, into)| ReadInto {
+            remote: place(&node, word * 8),
+            into,
+        })
+        .collect();
+    let (half, _) = reads.split_at_mut(4 * REFILL);
+    let mut short = Box::pin(initiator.read_many(0, half));
+    assert!(short.as_mut().poll(&mut context).is_pending());
+    assert_eq!(doorbells(), 1, "there is room for all");
+    assert_eq!(land(4 * REFILL), 1);
+    assert!(short.as_mut().poll(&mut context).is_ready());
+    drop(short);
+
+    let mut long = pin!(initiator.read_many(0, &mut reads));
+    assert!(long.as_mut().poll(&mut context).is_pending());
+    assert_eq!(
+        doorbells(),
+        4,
+        "the first are served while others are posted"
+    );
+    assert_eq!(
+        land(REFILL - 1),
+        0,
+        "a few free places are not worth a send"
+    );
+    assert_eq!(land(1), 1);
+    let posted = initiator.counts(0).posted;
+    assert!(long.as_mut().poll(&mut context).is_pending());
+    assert_eq!(initiator.counts(0).posted - posted, REFILL as u64);
+    assert_eq!(doorbells(), 1);
+    let mut is_done = false;
+    for _ in 0..8 * REFILL {
+        land(1);
+        is_done = is_done || long.as_mut().poll(&mut context).is_ready();
+    }
+    assert!(is_done);
 }

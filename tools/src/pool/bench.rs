@@ -31,6 +31,8 @@ const EMBEDDED_BYTES: u64 = 64 << 20;
 const VALUES: usize = 1 << 14;
 /// Requests that are in flight together.
 const AT_ONCE: usize = 32;
+/// Reads of a call that has more of them than may be in flight together.
+const OF_LONG_CALL: usize = 4096;
 /// Keys of the map.
 const KEYS: u64 = 10_000;
 /// The connections to each node that are compared.
@@ -166,6 +168,15 @@ fn operations(
         values.read_many(&indexes).wait()?;
         Ok(())
     })?;
+    let mut indexes = [0; OF_LONG_CALL];
+    let name = "read 64 B, 32 in flight, 4096 a call";
+    measure(name, OF_LONG_CALL as u64, &mut |number| {
+        for (step, index_of) in (0..).zip(&mut indexes) {
+            *index_of = index(number * OF_LONG_CALL as u64 + step);
+        }
+        values.read_many(&indexes).wait()?;
+        Ok(())
+    })?;
     measure("insert into a map", 1, &mut |number| {
         map.insert(&(number % KEYS), &number).wait()?;
         Ok(())
@@ -255,13 +266,14 @@ fn measure(arguments: &Arguments, options: &PoolOptions, rows: &mut Vec<Row>) ->
     } else {
         &CONNECTIONS[..1]
     };
-    let progress = Progress::new(7 + threads.len() * several.len());
+    let progress = Progress::new(8 + threads.len() * several.len());
     let open = |connections| {
         if !arguments.target.is_remote() {
             return Ok(RemotePool::embedded(EMBEDDED_BYTES)?);
         }
         let options = PoolOptions {
             connections,
+            depth: AT_ONCE,
             ..options.clone()
         };
         arguments.target.connect(options)

@@ -69,8 +69,8 @@ pub(crate) struct Results {
     /// run takes minutes.
     #[arg(long)]
     far_baseline: bool,
-    /// Also run an eighth of the full contest, 24 million keys on two cores; takes 10 GiB of memory
-    /// and minutes.
+    /// Also run an eighth of the contest by its rules, 24 million keys on two cores; takes 6 GiB of
+    /// memory and a minute.
     #[arg(long)]
     largest: bool,
     /// Repeat a run on two cores, at most 20 times, if a cache line took longer than this from one

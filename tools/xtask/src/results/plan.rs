@@ -41,13 +41,6 @@ const FAR_MIB: u64 = 1024;
 const UNIFORM_LOCAL_MIB: u64 = 32;
 /// Number of uniform reads.
 const UNIFORM_READS: &str = "4000000";
-/// Keys of a core in the largest run, as in the full contest.
-const LARGEST_KEYS_PER_CORE: u64 = 12_000_000;
-/// Memory of a core there: local as in the full contest, far twice as much for longer records.
-const LARGEST_LOCAL_MIB: u64 = 512;
-const LARGEST_FAR_MIB: u64 = 4096;
-/// Requests of the hot mix of each core there.
-const LARGEST_HOT_OPS: u64 = 4_000_000;
 /// Skew that concentrates requests on few keys.
 const EXTREME_ZIPF: &str = "1.2";
 /// Latency added to each far access.
@@ -418,38 +411,24 @@ impl Planner<'_> {
         );
     }
 
-    /// An eighth of the full contest on two cores: keys, local memory and hot requests of a core
-    /// are the same.
+    /// The part of the contest that two of its 16 workers have, by its rules.
     fn largest(&mut self, cores: &[usize]) {
-        let count = cores.len() as u64;
-        let local = size(LARGEST_LOCAL_MIB * count, KEYS_PER_CORE, 0);
-        let far = size(LARGEST_FAR_MIB * count, KEYS_PER_CORE, 0);
-        let hot_ops = (LARGEST_HOT_OPS * count).to_string();
-        let memory = [
-            "--local",
-            &local,
-            "--far",
-            &far,
-            "--far-latency",
-            FAR_LATENCY,
-            ENCRYPT,
-            "--hot-ops",
-            &hot_ops,
-        ];
-        let ours = [OURS.to_owned()];
-        self.measure_at(
-            "largest",
-            cores,
-            LARGEST_KEYS_PER_CORE,
-            &memory,
-            WINDOW,
-            &ours,
-            1,
-        );
-        let about = "One run. Each core has what each of the full contest's 16 cores has: 12 M keys, 512 MiB of local memory (8 GiB in \
-                     all) and 4 M hot requests, encrypted (secrecy only). Far memory is 4 GiB a core instead of the contest's 2, \
-                     because the records here are longer: 210 bytes at the mean.";
-        let columns = columns("largest", &ours);
+        let count = cores.len();
+        let named: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        let (named, scale) = (named.join(","), count.to_string());
+        let mut arguments = vec!["contest", "--scale", &scale, "--cores", &named];
+        arguments.extend(["--far-latency", FAR_LATENCY, ENCRYPT, "--engines", OURS]);
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        self.plan.measurements.push(Measurement {
+            name: "largest",
+            arguments,
+            cores: count,
+            rounds: 1,
+        });
+        let about = "One run by the contest's rules, at an eighth of its size: each core has what each of its 16 cores has, 12 M keys, \
+                     512 MiB of local and 2 GiB of far memory, and 4 M hot requests, encrypted (secrecy only). What the rules \
+                     are, and runs of other sizes: [benchmark.md](benchmark.md#the-contest-as-it-is-held).";
+        let columns = columns("largest", &[OURS.to_owned()]);
         self.section("The largest run", about, columns, Contrast::Peers);
     }
 

@@ -86,8 +86,8 @@ fn the_largest_run_is_of_its_own_size() {
     assert_eq!(largest.unwrap().rounds, 1);
     assert_eq!(
         largest.unwrap().command(),
-        "target/published/farcore-bench contest --cores 0,1 --keys-per-core 12000000 --local 1GiB --far 8GiB --far-latency 2us \
-         --encrypt=secrecy-only --hot-ops 8000000 --window 64 --engines farcore --json target/results/largest.json"
+        "target/published/farcore-bench contest --scale 2 --cores 0,1 --far-latency 2us --encrypt=secrecy-only \
+         --engines farcore --json target/results/largest.json"
     );
 }
 
