@@ -196,7 +196,6 @@ fn what_is_no_answer_is_an_error() {
         r#"{"header":{"revision":"x"}}"#,
         r#"{"header":{"revision":"7"},"kvs":7}"#,
         r#"{"header":{"revision":"7"},"kvs":[{"key":"?"}]}"#,
-        r#"{"header":{"revision":"7"},"kvs":[{"key":"/w==","value":""}]}"#,
         r#"{"header":{"revision":"7"},"kvs":[{"key":"cC9h","mod_revision":{}}]}"#,
     ] {
         let (port, _asked) = gateway(&[(200, answer)]);
@@ -206,6 +205,15 @@ fn what_is_no_answer_is_an_error() {
             "{answer}: {got:?}"
         );
     }
+}
+
+#[test]
+fn a_key_that_is_not_utf_8_hides_no_other_one() {
+    let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"/w=="},{"key":"cC9h"}]}"#;
+    let (port, _asked) = gateway(&[(200, answer)]);
+    let found = client(&[port], None).list("p/").unwrap();
+    let keys: Vec<_> = found.entries.iter().map(|entry| &entry.key[..]).collect();
+    assert_eq!(keys, ["\u{fffd}", "p/a"]);
 }
 
 #[test]
