@@ -303,6 +303,17 @@ enum Event {
     Signal(i32),
 }
 
+fn warn_of_no_token(requested: SocketAddr) {
+    let reader = if is_loopback(requested) {
+        "any process of this machine"
+    } else {
+        "any host that can reach it"
+    };
+    warn!(
+        "no token: {reader} can read and write all of the memory at {requested}; give --token-file"
+    );
+}
+
 fn serve(arguments: &Arguments) -> Result<()> {
     let Plan {
         mut node,
@@ -342,14 +353,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         );
     }
     if insecure {
-        let reader = if is_loopback(requested) {
-            "any process of this machine"
-        } else {
-            "any host that can reach it"
-        };
-        warn!(
-            "no token: {reader} can read and write all of the memory at {requested}; give --token-file"
-        );
+        warn_of_no_token(requested);
     }
     let server = match listener {
         Some(listener) => {
