@@ -68,6 +68,7 @@ fn client(ports: &[u16], user: Option<(&str, &str)>) -> Etcd {
         user: user.map(|(name, password)| (name.to_owned(), password.to_owned().into())),
         tls: None,
         time_limit: Duration::from_secs(20),
+        answer_bytes_max: 4096,
     })
     .unwrap()
 }
@@ -205,6 +206,17 @@ fn what_is_no_answer_is_an_error() {
             "{answer}: {got:?}"
         );
     }
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_an_error() {
+    let spaces = " ".repeat(4096 - NONE.len());
+    let (longest, longer) = (format!("{NONE}{spaces}"), format!("{NONE} {spaces}"));
+    let (port, _asked) = gateway(&[(200, &longest), (200, &longer)]);
+    let etcd = client(&[port], None);
+    assert!(etcd.get("p/a").is_ok());
+    let said = etcd.get("p/a").unwrap_err().to_string();
+    assert!(said.contains("more than 4096 bytes"), "{said}");
 }
 
 #[test]

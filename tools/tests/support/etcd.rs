@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farcore_etcd::{EtcdAddress, EtcdOptions};
+use farcore_etcd::{ANSWER_BYTES_MAX, EtcdAddress, EtcdOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -33,6 +33,7 @@ pub(crate) fn client(address: &str) -> farcore_etcd::Etcd {
         user: None,
         tls: None,
         time_limit: PATIENCE,
+        answer_bytes_max: ANSWER_BYTES_MAX,
     };
     farcore_etcd::Etcd::new(options).expect("a client")
 }

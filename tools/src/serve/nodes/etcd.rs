@@ -16,6 +16,8 @@ use crate::registered::{FOLDER, RegisteredNode};
 pub(in crate::serve) const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Keys under the prefix, at most: an engine has 64 nodes, and others may wait for their places.
 const ENTRIES_MAX: usize = 256;
+/// Bytes of an answer, at most: that many keys with their values in base 64, and as much beside.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Characters of a key that a warning shows.
 const SHOWN_MAX: usize = 100;
 /// Time between two answers, at least, however often keys change.
@@ -67,7 +69,8 @@ impl EtcdNodes {
     ///
     /// # Errors
     /// A file for encrypted connections cannot be used.
-    pub(super) fn new(options: EtcdOptions) -> Result<Self> {
+    pub(super) fn new(mut options: EtcdOptions) -> Result<Self> {
+        options.answer_bytes_max = ANSWER_BYTES_MAX;
         let etcd = Etcd::new(options).map_err(|error| anyhow!("{error}"))?;
         Ok(Self {
             prefix: etcd.key(FOLDER),
