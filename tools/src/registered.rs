@@ -6,7 +6,7 @@
 //! {"address":"tcp://10.0.0.1:7400","zone":"rack-1","bytes":34359738368,"drains":false}
 //! ```
 //!
-//! Others may write anything to etcd: lengths have a bound, and fields that are unknown are left out.
+//! Others may write anything to etcd: lengths have a bound, and unknown fields are left out.
 
 use farcore_rdma::{FabricAddress, NodeAddress};
 use serde::{Deserialize, Serialize};

@@ -73,9 +73,12 @@ impl Registration {
 
     /// Says in etcd that the node drains, so that servers have its pages copied to others. It does
     /// not wait for that.
-    #[expect(
-        dead_code,
-        reason = "the node cannot be drained by its own process yet"
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "the node cannot be drained by its own process yet"
+        )
     )]
     pub(super) fn drains(&self) {
         // The thread ends only with this value.
@@ -168,6 +171,93 @@ impl Keeper {
         };
         if let Err(error) = self.etcd.revoke(lease) {
             warn!("the registration is not removed, and ends by itself: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use farcore_etcd::{ANSWER_BYTES_MAX, EtcdAddress, EtcdOptions};
+    use serde_json::Value;
+
+    use super::*;
+
+    /// A gateway of etcd that does all that it is sent; returns its port, and the path and body of
+    /// each request.
+    fn gateway() -> (u16, Receiver<(String, Value)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, requests) = mpsc::channel();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+                reader.read_line(&mut first).unwrap();
+                while line != "\r\n" {
+                    line.clear();
+                    reader.read_line(&mut line).unwrap();
+                    let header = line.to_ascii_lowercase();
+                    if let Some(value) = header.strip_prefix("content-length: ") {
+                        length = value.trim().parse().unwrap();
+                    }
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let path = first.split(' ').nth(1).unwrap().to_owned();
+                let body = serde_json::from_slice(&body).unwrap();
+                if sender.send((path, body)).is_err() {
+                    return;
+                }
+                let answer = r#"{"header":{"revision":"7"},"ID":"5","succeeded":true}"#;
+                let length = answer.len();
+                let head = "HTTP/1.1 200 X\r\nConnection: close\r\n";
+                write!(stream, "{head}Content-Length: {length}\r\n\r\n{answer}").unwrap();
+            }
+        });
+        (port, requests)
+    }
+
+    #[test]
+    fn a_node_that_drains_says_so_until_its_lease_is_revoked() {
+        let (port, requests) = gateway();
+        let options = EtcdOptions {
+            address: EtcdAddress::parse(&format!("etcd://127.0.0.1:{port}/p")).unwrap(),
+            user: None,
+            tls: None,
+            time_limit: Duration::from_secs(20),
+            answer_bytes_max: ANSWER_BYTES_MAX,
+        };
+        let mut node = RegisteredNode {
+            node: "z=tcp://a:1".parse().unwrap(),
+            bytes: 1,
+            drains: false,
+        };
+        let etcd = Etcd::new(options).unwrap();
+        let registration = Registration::start(etcd, node.clone()).unwrap();
+        registration.drains();
+        registration.end();
+        let requests: Vec<_> = requests.try_iter().collect();
+        let paths: Vec<_> = requests.iter().map(|(path, _)| &path[..]).collect();
+        let [grant, write, revoke] = ["/v3/lease/grant", "/v3/kv/txn", "/v3/lease/revoke"];
+        assert_eq!(paths, [grant, write, write, revoke]);
+        assert_eq!(requests[0].1["TTL"], "10");
+        for (number, drains) in [(1, false), (2, true)] {
+            node.drains = drains;
+            let put = &requests[number].1["success"][0]["request_put"];
+            let bytes = |name: &str| {
+                use base64::Engine as _;
+                let text = put[name].as_str().unwrap();
+                base64::engine::general_purpose::STANDARD
+                    .decode(text)
+                    .unwrap()
+            };
+            assert_eq!(bytes("key"), b"p/nodes/tcp://a:1");
+            assert_eq!(bytes("value"), node.encode().as_bytes());
+            assert_eq!(put["lease"], "5");
         }
     }
 }
