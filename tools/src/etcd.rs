@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use farcore_etcd::{Etcd, EtcdAddress, EtcdOptions, EtcdTls};
+use farcore_etcd::{ANSWER_BYTES_MAX, Etcd, EtcdAddress, EtcdOptions, EtcdTls};
 
 use crate::serve::secret;
 use crate::token;
@@ -63,6 +63,7 @@ impl EtcdArguments {
             user,
             tls,
             time_limit: limit,
+            answer_bytes_max: ANSWER_BYTES_MAX,
         })
     }
 

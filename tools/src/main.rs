@@ -30,6 +30,7 @@ mod nodes;
 mod pool;
 mod progress;
 mod rdb;
+mod registered;
 mod serve;
 mod text;
 mod token;
@@ -171,7 +172,7 @@ impl Command {
             Self::Data(command) => data::run(command),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Fabric(command) => fabric::run(command),
-            Self::Memnode(arguments) => memnode::run(arguments),
+            Self::Memnode(arguments) => memnode::run(arguments, given),
             Self::Nodes(command) => nodes::run(command),
             Self::Pool(command) => pool::run(command),
             Self::Rdb(command) => rdb::run(command),

@@ -9,76 +9,21 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead as _, Read as _, Write as _};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use rustix::process::Signal;
 
+use self::support::etcd::{Etcd, client};
 use self::support::{PATIENCE, Serve, farcore};
 
 /// The time of leases, the shortest one.
 const LEASE: &str = "2s";
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// etcd in a process, which ends with its owner.
-struct Etcd {
-    process: Child,
-    port: u16,
-    folder: TempDir,
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 impl Etcd {
-    /// `None` if it is not installed.
-    fn start() -> Option<Self> {
-        let folder = TempDir::new().unwrap();
-        let [port, peers] = [free_port(), free_port()];
-        let url = format!("http://127.0.0.1:{port}");
-        let peer_url = format!("http://127.0.0.1:{peers}");
-        let data = folder.path().join("etcd");
-        let started = Command::new("etcd")
-            .arg("--data-dir")
-            .arg(&data)
-            .args(["--listen-client-urls", &url])
-            .args(["--advertise-client-urls", &url])
-            .args(["--listen-peer-urls", &peer_url])
-            .args(["--initial-advertise-peer-urls", &peer_url])
-            .args(["--initial-cluster", &format!("default={peer_url}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(process) = started else {
-            eprintln!("not run: there is no etcd; install Debian's etcd-server");
-            return None;
-        };
-        let etcd = Self {
-            process,
-            port,
-            folder,
-        };
-        let begun = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "etcd does not listen");
-            thread::sleep(PAUSE);
-        }
-        Some(etcd)
-    }
-
-    fn address(&self) -> String {
-        // None listens at the first endpoint: calls go on to the next.
-        format!("etcd://127.0.0.1:1,127.0.0.1:{}/shop/one", self.port)
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    fn map(&self) -> String {
+        self.address("shop/one")
     }
 
     /// Runs `farcore cluster` with the map in etcd; returns whether it succeeded and what it said.
@@ -87,7 +32,7 @@ impl Etcd {
         command
             .arg("cluster")
             .args(words)
-            .args(["--map", &self.address()]);
+            .args(["--map", &self.map()]);
         let output = command.env("RUST_LOG", "off").output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())
@@ -106,7 +51,7 @@ impl Etcd {
     }
 
     fn flags(&self) -> [&'static str; 6] {
-        let address: &'static str = Box::leak(self.address().into_boxed_str());
+        let address: &'static str = Box::leak(self.map().into_boxed_str());
         [
             "--cores",
             "0",
@@ -115,13 +60,6 @@ impl Etcd {
             "--cluster-lease",
             LEASE,
         ]
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -307,13 +245,7 @@ fn a_pushed_map_takes_no_slots_from_one_that_has_its_lease() {
     until(&servers[0], "GET hello", |line| line == "$5");
     until(&servers[1], "GET hello", |line| line.starts_with("-MOVED"));
     // Without a map they serve nothing.
-    let client = farcore_etcd::Etcd::new(farcore_etcd::EtcdOptions {
-        address: farcore_etcd::EtcdAddress::parse(&etcd.address()).unwrap(),
-        user: None,
-        tls: None,
-        time_limit: PATIENCE,
-    })
-    .unwrap();
+    let client = client(&etcd.map());
     client.delete(&client.key("map")).unwrap();
     until(&servers[0], "GET hello", is_fenced);
     until(&servers[0], "FLUSHALL", is_fenced);

@@ -314,6 +314,13 @@ const ROWS: &[Row] = &[
         When::Printed("ready: "),
         End::Clean,
     ),
+    // The memory nodes are named by one that does not answer.
+    row(
+        "serve",
+        "serve --resp 127.0.0.1:0 --cores 0 --nodes-from etcd://QUIET/p --wait-for-nodes 1h",
+        When::Handling,
+        End::Clean,
+    ),
     row(
         "top",
         "top /nonexistent/engine.sock",

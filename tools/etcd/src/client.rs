@@ -14,8 +14,9 @@ use crate::address::EtcdAddress;
 use crate::error::EtcdError;
 use crate::reply::{Entries, encoded, entries, number, revision};
 
-/// Bytes of an answer, at most; a value is in base 64, and etcd's own limit on one is 1.5 MiB.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of an answer, at most, unless a user of etcd expects less; a value is in base 64, and
+/// etcd's own limit on one is 1.5 MiB.
+pub const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of an error that is shown.
 const ERROR_BYTES: usize = 300;
 
@@ -50,6 +51,8 @@ pub struct EtcdOptions {
     pub tls: Option<EtcdTls>,
     /// How long an endpoint may take for one call.
     pub time_limit: Duration,
+    /// Bytes of an answer, at most: a longer one is an error. See [`ANSWER_BYTES_MAX`].
+    pub answer_bytes_max: u64,
 }
 
 impl fmt::Debug for EtcdOptions {
@@ -59,6 +62,7 @@ impl fmt::Debug for EtcdOptions {
             .field("user", &self.user.as_ref().map(|(name, _)| name))
             .field("tls", &self.tls)
             .field("time_limit", &self.time_limit)
+            .field("answer_bytes_max", &self.answer_bytes_max)
             .finish()
     }
 }
@@ -251,7 +255,7 @@ impl Etcd {
             let mut lines = BufReader::new(response.into_body().into_reader());
             loop {
                 let mut line = Vec::new();
-                let mut limited = lines.by_ref().take(ANSWER_BYTES_MAX);
+                let mut limited = lines.by_ref().take(self.options.answer_bytes_max);
                 match limited.read_until(b'\n', &mut line) {
                     // Nothing has changed in that time.
                     Err(_) if Instant::now() >= until => return Ok(false),
@@ -332,9 +336,15 @@ impl Etcd {
         let response = self.send(endpoint, path, body, self.options.time_limit)?;
         let is_right = response.status().is_success();
         let mut answer = Vec::new();
-        let mut reader = response.into_body().into_reader().take(ANSWER_BYTES_MAX);
+        let limit = self.options.answer_bytes_max;
+        // A byte more, so that one that is too long is noticed.
+        let mut reader = response.into_body().into_reader().take(limit + 1);
         let read = reader.read_to_end(&mut answer);
         read.map_err(|error| Failure::Elsewhere(error.to_string(), true))?;
+        if answer.len() as u64 > limit {
+            let error = format!("its answer has more than {limit} bytes");
+            return Err(Failure::Elsewhere(error, true));
+        }
         judged(endpoint, is_right, &answer)
     }
 

@@ -14,6 +14,6 @@ mod error;
 mod reply;
 
 pub use self::address::{ADDRESS_FORMAT, EtcdAddress};
-pub use self::client::{Condition, Etcd, EtcdOptions, EtcdTls};
+pub use self::client::{ANSWER_BYTES_MAX, Condition, Etcd, EtcdOptions, EtcdTls};
 pub use self::error::EtcdError;
 pub use self::reply::{Entries, Entry};

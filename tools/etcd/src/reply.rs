@@ -10,7 +10,7 @@ use crate::error::EtcdError;
 /// A key with its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The whole key, with the prefix.
+    /// The whole key, with the prefix; what is not UTF-8 of it is replaced by U+FFFD.
     pub key: String,
     /// Its value.
     pub value: Vec<u8>,
@@ -52,9 +52,10 @@ fn bytes(value: &Value, name: &str) -> Result<Vec<u8>, EtcdError> {
 }
 
 fn entry(value: &Value) -> Result<Entry, EtcdError> {
-    let key = String::from_utf8(bytes(value, "key")?);
+    let key = bytes(value, "key")?;
     Ok(Entry {
-        key: key.map_err(|_| malformed("a key is not UTF-8"))?,
+        // One key that others have written must not hide all that are listed with it.
+        key: String::from_utf8_lossy(&key).into_owned(),
         value: bytes(value, "value")?,
         revision: number(value, "mod_revision")?,
     })

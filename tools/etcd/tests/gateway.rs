@@ -68,6 +68,7 @@ fn client(ports: &[u16], user: Option<(&str, &str)>) -> Etcd {
         user: user.map(|(name, password)| (name.to_owned(), password.to_owned().into())),
         tls: None,
         time_limit: Duration::from_secs(20),
+        answer_bytes_max: 4096,
     })
     .unwrap()
 }
@@ -196,7 +197,6 @@ fn what_is_no_answer_is_an_error() {
         r#"{"header":{"revision":"x"}}"#,
         r#"{"header":{"revision":"7"},"kvs":7}"#,
         r#"{"header":{"revision":"7"},"kvs":[{"key":"?"}]}"#,
-        r#"{"header":{"revision":"7"},"kvs":[{"key":"/w==","value":""}]}"#,
         r#"{"header":{"revision":"7"},"kvs":[{"key":"cC9h","mod_revision":{}}]}"#,
     ] {
         let (port, _asked) = gateway(&[(200, answer)]);
@@ -206,6 +206,26 @@ fn what_is_no_answer_is_an_error() {
             "{answer}: {got:?}"
         );
     }
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_an_error() {
+    let spaces = " ".repeat(4096 - NONE.len());
+    let (longest, longer) = (format!("{NONE}{spaces}"), format!("{NONE} {spaces}"));
+    let (port, _asked) = gateway(&[(200, &longest), (200, &longer)]);
+    let etcd = client(&[port], None);
+    assert!(etcd.get("p/a").is_ok());
+    let said = etcd.get("p/a").unwrap_err().to_string();
+    assert!(said.contains("more than 4096 bytes"), "{said}");
+}
+
+#[test]
+fn a_key_that_is_not_utf_8_hides_no_other_one() {
+    let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"/w=="},{"key":"cC9h"}]}"#;
+    let (port, _asked) = gateway(&[(200, answer)]);
+    let found = client(&[port], None).list("p/").unwrap();
+    let keys: Vec<_> = found.entries.iter().map(|entry| &entry.key[..]).collect();
+    assert_eq!(keys, ["\u{fffd}", "p/a"]);
 }
 
 #[test]

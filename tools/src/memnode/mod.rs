@@ -2,17 +2,19 @@
 //!
 //! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
 //! a signal. `lent` checks the memory, `exposed` has the metrics, `descriptors` the limit on open
-//! files.
+//! files, `announced` the flags by which others find the node, `registration` its key in etcd.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1. Only a warning
-//!   about the token's file may come before it.
+//!   about the token's file may come before it, but for an etcd that is lost during the start.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
 //!   loopback they need `--insecure` in any case.
 //! - I3: SIGTERM, SIGINT and SIGHUP end it cleanly with exit code 0, also during the start.
 
+mod announced;
 mod descriptors;
 mod exposed;
 mod lent;
+mod registration;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -40,9 +42,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
+use self::announced::{Announced, AnnouncedArguments};
 use self::lent::Lent;
 use crate::descriptors::Descriptors;
 use crate::device::DeviceArguments;
+use crate::given::Given;
 use crate::token;
 
 /// Most threads that serve.
@@ -83,6 +87,8 @@ pub(crate) struct Arguments {
     /// Serve other hosts without a token, and metrics beyond loopback.
     #[arg(long)]
     insecure: bool,
+    #[command(flatten)]
+    announced: AnnouncedArguments,
     /// Keep each client core to the extents that it owns, and clear them before another can own
     /// them; over tcp only.
     #[arg(long)]
@@ -118,6 +124,7 @@ fn resolve(flag: &str, text: &str, host: &str, port: u16) -> Result<SocketAddr> 
 struct Plan {
     node: NodeOptions,
     http: Option<SocketAddr>,
+    announced: Option<Announced>,
 }
 
 impl Arguments {
@@ -227,6 +234,7 @@ impl Arguments {
                 ..NodeOptions::new(listen, memory)
             },
             http,
+            announced: self.announced.check(&address, listen.ip())?,
         })
     }
 }
@@ -295,8 +303,23 @@ enum Event {
     Signal(i32),
 }
 
+fn warn_of_no_token(requested: SocketAddr) {
+    let reader = if is_loopback(requested) {
+        "any process of this machine"
+    } else {
+        "any host that can reach it"
+    };
+    warn!(
+        "no token: {reader} can read and write all of the memory at {requested}; give --token-file"
+    );
+}
+
 fn serve(arguments: &Arguments) -> Result<()> {
-    let Plan { mut node, http } = arguments.plan()?;
+    let Plan {
+        mut node,
+        http,
+        announced,
+    } = arguments.plan()?;
     let descriptors = Descriptors::raise();
     descriptors.fit(&mut node)?;
     let cores = node.connections_max;
@@ -309,6 +332,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
             })?),
             None => None,
         };
+    if let Some(announced) = &announced {
+        announced.reach()?;
+    }
     let events = start(node)?;
     let handle = match events.recv().context("the start was lost")? {
         Event::Started(started) => started.map_err(|error| named(arguments, error))?,
@@ -327,14 +353,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
         );
     }
     if insecure {
-        let reader = if is_loopback(requested) {
-            "any process of this machine"
-        } else {
-            "any host that can reach it"
-        };
-        warn!(
-            "no token: {reader} can read and write all of the memory at {requested}; give --token-file"
-        );
+        warn_of_no_token(requested);
     }
     let server = match listener {
         Some(listener) => {
@@ -344,6 +363,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
         }
         None => None,
     };
+    let registration =
+        announced.map(|announced| announced.register(handle.address().port(), memory.memory_bytes));
+    let registration = registration.transpose()?;
     let mut out = io::stdout();
     let size = Size(memory.memory_bytes);
     // A closed stdout is no reason to stop.
@@ -354,6 +376,10 @@ fn serve(arguments: &Arguments) -> Result<()> {
             info!(signal, "stopping");
             break;
         }
+    }
+    // Before, so that it is not added any more.
+    if let Some(registration) = registration {
+        registration.end();
     }
     handle.stop();
     drop(server);
@@ -395,6 +421,7 @@ fn start(node: NodeOptions) -> Result<Receiver<Event>> {
 ///
 /// # Errors
 /// A flag is wrong, or the node cannot start.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
+    arguments.announced.refuse_idle(given)?;
     serve(arguments).map(|()| ExitCode::SUCCESS)
 }

@@ -9,9 +9,9 @@ use farcore_server::{ClusterMap, ClusterOptions, MapPlace, SourceAddress, is_mem
 use super::replica::parse_source;
 use crate::cluster::place::{self, parse_place};
 use crate::etcd::EtcdArguments;
-use crate::given::{self, Given};
+use crate::given::Given;
 
-/// What has an effect with a map in etcd alone, beside the flags by which etcd is reached.
+/// What has an effect with a map in etcd alone.
 const LEASE_ID: &str = "cluster_lease";
 
 /// Times of a lease: etcd has none that are shorter, and one that is longer keeps slots of a server
@@ -49,8 +49,6 @@ pub(super) struct ClusterArguments {
     /// and so long others wait until they may have them
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_lease)]
     cluster_lease: Duration,
-    #[command(flatten)]
-    etcd: EtcdArguments,
     /// ID of this server in the map [default: the one of its address]
     #[arg(long, value_name = "ID", requires = "cluster_map", value_parser = parse_id)]
     cluster_id: Option<String>,
@@ -60,19 +58,21 @@ pub(super) struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    /// Refuses flags of etcd where the map does not lie there: a lease that is not held would be
-    /// relied on.
+    /// True if the map lies in etcd.
+    pub(super) fn uses_etcd(&self) -> bool {
+        matches!(self.cluster_map, Some(place::MapPlace::Etcd(_)))
+    }
+
+    /// Refuses a lease where the map does not lie in etcd: one that is not held would be relied on.
     ///
     /// # Errors
-    /// One of the flags was typed.
+    /// It was typed.
     pub(super) fn refuse_idle(&self, given: &Given) -> Result<()> {
-        if let Some(place::MapPlace::Etcd(_)) = &self.cluster_map {
+        if self.uses_etcd() {
             return Ok(());
         }
-        let mut flags = given::ids::<EtcdArguments>();
-        flags.push(LEASE_ID.to_owned());
         given.refuse(
-            &flags,
+            &[LEASE_ID],
             "without a map in etcd (--cluster-map etcd://HOST:PORT/PREFIX)",
         )
     }
@@ -81,7 +81,7 @@ impl ClusterArguments {
     ///
     /// # Errors
     /// The map is malformed, or a file of etcd's flags is missing.
-    pub(super) fn options(&self) -> Result<Option<ClusterOptions>> {
+    pub(super) fn options(&self, etcd: &EtcdArguments) -> Result<Option<ClusterOptions>> {
         let Some(map) = &self.cluster_map else {
             return Ok(None);
         };
@@ -92,9 +92,8 @@ impl ClusterArguments {
             }
             place::MapPlace::Etcd(address) => {
                 let lease = self.cluster_lease;
-                let etcd = self
-                    .etcd
-                    .options(address.clone(), (lease / ANSWER_PART).min(ANSWER_MOST))?;
+                let limit = (lease / ANSWER_PART).min(ANSWER_MOST);
+                let etcd = etcd.options(address.clone(), limit)?;
                 MapPlace::Etcd { etcd, lease }
             }
         };

@@ -4,7 +4,7 @@
 //! address and `ready: redis://ADDRESS`, and waits for a signal or a client's `SHUTDOWN`. `sizes`
 //! chooses the memory where no flag does, `heap` has buffers returned to the system. `limits`
 //! checks values, `refusal` words errors by flags, `data` has the flags of the data directory,
-//! `nodes_file` watches the file that names memory nodes.
+//! `nodes` has the memory nodes be those that a file, etcd or DNS names.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1. What can be
 //!   checked before the engine takes its memory is.
@@ -19,7 +19,7 @@ mod exposed;
 mod heap;
 mod limits;
 mod native;
-mod nodes_file;
+mod nodes;
 mod refusal;
 mod replica;
 mod reported;
@@ -56,13 +56,14 @@ use self::data::DataArguments;
 use self::exposed::ExposedServer;
 use self::heap::Returned;
 use self::native::NativeArguments;
-use self::nodes_file::NodesFile;
+use self::nodes::{FollowedNodes, Place, Source, Wanted, parse_place};
 use self::replica::ReplicaArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
 use crate::descriptors::Descriptors;
 use crate::device::{DeviceArguments, check_build};
-use crate::given::Given;
+use crate::etcd::EtcdArguments;
+use crate::given::{self, Given};
 use crate::listen::check_address;
 use crate::token;
 
@@ -151,13 +152,17 @@ pub(crate) struct Arguments {
     /// given several times [default: far memory is in this process]
     #[arg(long, value_name = "ADDRESS", group = "memory_nodes")]
     fabric: Vec<NodeAddress>,
-    /// File with the memory nodes, one a line as --fabric has them; read again every second: nodes
-    /// that are new are added, those that are gone are drained
-    #[arg(long, value_name = "FILE", group = "memory_nodes")]
-    nodes_file: Option<PathBuf>,
-    /// What the file named at the start.
+    /// Where the memory nodes are named while the server runs: nodes that are new there are added,
+    /// those that are gone are drained. A file with one a line as --fabric has them;
+    /// etcd://HOST:PORT[,HOST:PORT..]/PREFIX (etcds:// over TLS), where `memnode --etcd` registers
+    /// them; or dns:[//RESOLVER[:PORT]/]NAME[?scheme=SCHEME], a name with SRV records
+    #[arg(long, value_name = "SOURCE", group = "memory_nodes", value_parser = parse_place)]
+    nodes_from: Option<Place>,
+    /// What the source named at the start.
     #[arg(skip)]
-    from_file: OnceLock<Vec<NodeAddress>>,
+    from_source: OnceLock<Vec<NodeAddress>>,
+    #[command(flatten)]
+    etcd: EtcdArguments,
     /// Copies of each page of far memory, on as many memory nodes, of distinct zones if there are
     /// such: 1 to 3
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
@@ -263,6 +268,8 @@ fn zones(nodes: &[NodeAddress]) -> Vec<String> {
 
 /// What the signals and the start of the engine send to the command.
 enum Event {
+    /// What the source of memory nodes has said first.
+    Named(Box<Result<(Source, Wanted)>>),
     Opened(Box<farcore::Result<Engine>>),
     Loaded(farcore::Result<()>),
     Signal(i32),
@@ -271,17 +278,35 @@ enum Event {
 impl Arguments {
     /// The memory nodes that the server starts with.
     fn nodes(&self) -> &[NodeAddress] {
-        self.from_file.get().unwrap_or(&self.fabric)
+        self.from_source.get().unwrap_or(&self.fabric)
+    }
+
+    /// Refuses flags of etcd where it is not used.
+    ///
+    /// # Errors
+    /// One of the flags was typed.
+    fn refuse_idle_etcd(&self, given: &Given) -> Result<()> {
+        if self.cluster.uses_etcd() || matches!(self.nodes_from, Some(Place::Etcd(_))) {
+            return Ok(());
+        }
+        given.refuse(
+            &given::ids::<EtcdArguments>(),
+            "without etcd (--cluster-map or --nodes-from etcd://HOST:PORT/PREFIX)",
+        )
     }
 
     fn check_fabric(&self) -> Result<()> {
         let is_of_device = |node: &NodeAddress| node.address.scheme() != Scheme::Tcp;
         if !self.nodes().iter().any(is_of_device) && !self.native.uses_device() {
             self.device
-                .refuse("without --fabric or --native over RDMA")?;
+                .refuse("without memory nodes or --native over RDMA")?;
         }
+        let flag = match self.nodes_from {
+            Some(_) => "--nodes-from",
+            None => "--fabric",
+        };
         for node in self.nodes() {
-            check_build("--fabric", &node.address)?;
+            check_build(flag, &node.address)?;
         }
         Ok(())
     }
@@ -301,9 +326,6 @@ impl Arguments {
         let token = token.transpose()?;
         let latency = self.far_latency.map_or(Duration::ZERO, Into::into);
         limits::latency("--far-latency", latency)?;
-        if let Some(wait) = self.wait_for_nodes {
-            limits::wait("--wait-for-nodes", wait.into())?;
-        }
         let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         let wait_ns = self.wait_for_nodes.map(|wait| wait.as_nanos());
         let wait_ns = wait_ns.map(|wait| u64::try_from(wait).unwrap_or(u64::MAX));
@@ -433,7 +455,7 @@ impl Arguments {
             monitors: self.monitor,
             data: self.data.options()?,
             replica: self.replica.options()?,
-            cluster: self.cluster.options()?,
+            cluster: self.cluster.options(&self.etcd)?,
             tls: self.tls_options(),
             native: self.native.options(&self.device, self.open_to_all)?,
             ..Options::new(self.resp)
@@ -498,12 +520,10 @@ impl Arguments {
     }
 }
 
-/// Opens the engine in a thread, which may take long, while another waits for signals.
-fn open(config: Config) -> Result<(Sender<Event>, Receiver<Event>)> {
-    let (sender, events) = mpsc::channel();
+/// Sends signals as events, in a thread.
+fn watch_signals(sender: Sender<Event>) -> Result<()> {
     let mut signals = Signals::new(stop::heeded(&[SIGTERM, SIGINT, SIGHUP]))
         .context("cannot wait for signals")?;
-    let (opened, others) = (sender.clone(), sender.clone());
     // The receiver is gone only when the command ends.
     thread::Builder::new()
         .name("signals".to_owned())
@@ -513,14 +533,63 @@ fn open(config: Config) -> Result<(Sender<Event>, Receiver<Event>)> {
             }
         })
         .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Reads the memory nodes that the server starts with, if a source names them, in a thread, since
+/// it may take long. `None`: a signal ends the server before.
+///
+/// # Errors
+/// The source cannot be read, or names no node.
+fn first_nodes(
+    arguments: &Arguments,
+    (sender, events): (&Sender<Event>, &Receiver<Event>),
+) -> Result<Option<Option<Source>>> {
+    let wait = arguments.wait_for_nodes.map(Duration::from);
+    if let Some(wait) = wait {
+        limits::wait("--wait-for-nodes", wait)?;
+    }
+    let Some(place) = &arguments.nodes_from else {
+        return Ok(Some(None));
+    };
+    let wait = wait.unwrap_or(Duration::from_nanos(Config::default().nodes_wait_ns));
+    let mut source = Source::new(place, &arguments.etcd)?;
+    let sender = sender.clone();
+    thread::Builder::new()
+        .name("nodes".to_owned())
+        .spawn(move || {
+            let wanted = source.first(wait);
+            // The receiver is gone if a signal has ended the command.
+            let _ = sender.send(Event::Named(Box::new(
+                wanted.map(|wanted| (source, wanted)),
+            )));
+        })
+        .context("cannot start a thread")?;
+    match events.recv().context("the start was lost")? {
+        Event::Named(named) => {
+            let (source, wanted) = (*named)?;
+            let _ = arguments.from_source.set(wanted.nodes);
+            Ok(Some(Some(source)))
+        }
+        Event::Signal(signal) => {
+            info!(signal, "stopped before the memory nodes were known");
+            Ok(None)
+        }
+        Event::Opened(_) | Event::Loaded(_) => Err(anyhow!("the engine is not to open yet")),
+    }
+}
+
+/// Opens the engine in a thread, which may take long.
+fn open(config: Config, sender: Sender<Event>) -> Result<()> {
     thread::Builder::new()
         .name("open".to_owned())
         .spawn(move || {
             let engine = Engine::open_unloaded(config);
-            let _ = opened.send(Event::Opened(Box::new(engine)));
+            // The receiver is gone only when the command ends.
+            let _ = sender.send(Event::Opened(Box::new(engine)));
         })
         .context("cannot start a thread")?;
-    Ok((others, events))
+    Ok(())
 }
 
 /// Loads the engine's data directory in a thread, while the server answers that it does.
@@ -562,7 +631,7 @@ fn load(
                 info!(signal, "stopped before the data directory was loaded");
                 return Ok(false);
             }
-            Ok(Event::Opened(_)) => {}
+            Ok(Event::Named(_) | Event::Opened(_)) => {}
             Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => return Ok(false),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
@@ -572,9 +641,11 @@ fn load(
 
 fn serve(arguments: &Arguments) -> Result<()> {
     try_system_calls()?;
-    if let Some(file) = &arguments.nodes_file {
-        let _ = arguments.from_file.set(nodes_file::read(file)?);
-    }
+    let (sender, events) = mpsc::channel();
+    watch_signals(sender.clone())?;
+    let Some(source) = first_nodes(arguments, (&sender, &events))? else {
+        return Ok(());
+    };
     let (config, mut options) = (arguments.engine()?, arguments.options()?);
     let watch = arguments.watch.watch("serve")?;
     watch.check()?;
@@ -593,11 +664,11 @@ fn serve(arguments: &Arguments) -> Result<()> {
         "opening the engine"
     );
     let default_far = arguments.far.is_none().then_some(config.far_bytes);
-    let (sender, events) = open(config)?;
+    open(config, sender.clone())?;
     let engine = match events.recv().context("the start was lost")? {
         Event::Opened(engine) => engine.map_err(|error| refusal::of_engine(&error, default_far))?,
         // It begins when the engine is open.
-        Event::Loaded(_) => return Err(anyhow!("the engine is not open")),
+        Event::Named(_) | Event::Loaded(_) => return Err(anyhow!("the engine is not open")),
         Event::Signal(signal) => {
             info!(signal, "stopped before it was ready");
             return Ok(());
@@ -632,9 +703,8 @@ fn serve(arguments: &Arguments) -> Result<()> {
         );
     }
     report_ready(&server);
-    let nodes_file = arguments.nodes_file.clone();
-    let nodes_file = nodes_file.map(|file| NodesFile::new(file, engine.memory_nodes()));
-    let waited = wait(&events, &server, returned, nodes_file);
+    let followed = source.map(|source| FollowedNodes::new(source, engine.memory_nodes()));
+    let waited = wait(&events, &server, returned, followed.transpose()?);
     drop(watched);
     server.stop()?;
     let saved = save(&engine, saved.needs_save());
@@ -677,7 +747,7 @@ fn wait(
     events: &Receiver<Event>,
     server: &Server,
     mut returned: Returned,
-    mut nodes_file: Option<NodesFile>,
+    mut followed: Option<FollowedNodes>,
 ) -> Result<()> {
     loop {
         match events.recv_timeout(LOOK) {
@@ -686,7 +756,7 @@ fn wait(
                 return Ok(());
             }
             // The engine opens once, and has loaded.
-            Ok(Event::Opened(_) | Event::Loaded(_)) => {}
+            Ok(Event::Named(_) | Event::Opened(_) | Event::Loaded(_)) => {}
             Err(RecvTimeoutError::Timeout) if server.is_asked_to_stop() => {
                 info!("a client sent SHUTDOWN: stopping");
                 return Ok(());
@@ -696,8 +766,8 @@ fn wait(
             }
             Err(RecvTimeoutError::Timeout) => {
                 returned.look();
-                if let Some(file) = &mut nodes_file {
-                    file.look();
+                if let Some(nodes) = &mut followed {
+                    nodes.look();
                 }
             }
             Err(RecvTimeoutError::Disconnected) => return Err(anyhow!("signals were lost")),
@@ -712,5 +782,6 @@ fn wait(
 pub(crate) fn run(arguments: &Arguments, given: &Given) -> Result<ExitCode> {
     arguments.native.refuse_idle(given)?;
     arguments.cluster.refuse_idle(given)?;
+    arguments.refuse_idle_etcd(given)?;
     serve(arguments).map(|()| ExitCode::SUCCESS)
 }

@@ -59,4 +59,50 @@ pub(super) const NODE: &[Row] = &[
         1,
         &["--token-file ", "5 bytes long", "16 to 4096", "umask 077"],
     ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --etcd 127.0.0.1:1",
+        2,
+        &["--etcd", "does not begin with etcd://", "PREFIX"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --zone a=b --etcd etcd://127.0.0.1:1/p",
+        2,
+        &["--zone", "1 to 64 bytes", "`=`"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --zone a",
+        2,
+        &["--etcd <ETCD>"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --advertise tcp://a:1",
+        2,
+        &["--etcd <ETCD>"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --etcd-ca PASSWORD",
+        1,
+        &["--etcd-ca has no effect without --etcd", "omit it"],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --listen tcp://0.0.0.0:0 --insecure --etcd etcd://127.0.0.1:1/p",
+        1,
+        &[
+            "--listen tcp://0.0.0.0:0",
+            "give --advertise",
+            "tcp://10.0.0.1:7400",
+        ],
+    ),
+    (
+        "memnode",
+        "memnode --memory 1MiB --listen tcp://127.0.0.1:0 --etcd etcd://127.0.0.1:1/p",
+        1,
+        &["--etcd: the node cannot be registered", "efused"],
+    ),
 ];

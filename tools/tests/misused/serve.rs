@@ -58,10 +58,83 @@ pub(super) const SERVE: &[Row] = &[
         "serve --cluster-map FOLDER/map --etcd-ca FOLDER/none",
         1,
         &[
-            "--etcd-ca has no effect without a map in etcd",
-            "--cluster-map etcd://HOST:PORT/PREFIX",
+            "--etcd-ca has no effect without etcd",
+            "--cluster-map or --nodes-from etcd://HOST:PORT/PREFIX",
             "omit it",
         ],
+    ),
+    (
+        "serve",
+        "serve --nodes-from FOLDER/none --etcd-user me --etcd-password-file PASSWORD",
+        1,
+        &["--etcd-", "has no effect without etcd", "omit it"],
+    ),
+    // The flags of etcd are for both, so both are encrypted or none is.
+    (
+        "serve",
+        "serve --nodes-from etcd://127.0.0.1:1/p --cluster-map etcds://127.0.0.1:1/p --etcd-ca PASSWORD",
+        1,
+        &["etcd://127.0.0.1:1/p", "etcds://", "--etcd-ca"],
+    ),
+    (
+        "serve",
+        "serve --nodes-from FOLDER/none",
+        1,
+        &["--nodes-from ", "/none: cannot be read: No such file"],
+    ),
+    (
+        "serve",
+        "serve --nodes-from PASSWORD",
+        1,
+        &["--nodes-from ", "/password: line 1: ", "tcp://host:port"],
+    ),
+    (
+        "serve",
+        "serve --nodes-from etcd://127.0.0.1:1",
+        2,
+        &[
+            "--nodes-from",
+            "it has no prefix",
+            "etcd://HOST:PORT[,HOST:PORT..]/PREFIX",
+        ],
+    ),
+    (
+        "serve",
+        "serve --nodes-from dns:a?type=A",
+        2,
+        &[
+            "--nodes-from",
+            "\"type=A\" has no meaning",
+            "dns:[//RESOLVER[:PORT]/]NAME",
+        ],
+    ),
+    (
+        "serve",
+        "serve --nodes-from dns://127.0.0.1:1/_farcore._tcp.a --wait-for-nodes 0s",
+        1,
+        &[
+            "--nodes-from dns://127.0.0.1:1/_farcore._tcp.a",
+            "the resolver 127.0.0.1:1",
+            "refused",
+        ],
+    ),
+    (
+        "serve",
+        "serve --nodes-from etcd://127.0.0.1:1/p --wait-for-nodes 0s",
+        1,
+        &["--nodes-from etcd://127.0.0.1:1/p", "efused"],
+    ),
+    (
+        "serve",
+        "serve --nodes-from etcd://127.0.0.1:1/p --wait-for-nodes 2days",
+        1,
+        &["--wait-for-nodes is 2days", "0s to 1day"],
+    ),
+    (
+        "serve",
+        "serve --nodes-from FOLDER/none --fabric tcp://127.0.0.1:1",
+        2,
+        &["--nodes-from", "--fabric", "cannot be used with"],
     ),
     (
         "serve",

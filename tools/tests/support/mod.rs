@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod etcd;
 pub(crate) mod watched;
 
 use std::collections::BTreeSet;
