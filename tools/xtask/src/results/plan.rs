@@ -226,11 +226,16 @@ impl Planner<'_> {
     ) {
         let count = cores.len();
         let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        let has_window = engines.iter().any(|engine| engine == OURS);
         let (cores, engines) = (cores.join(","), engines.join(","));
         let (keys, window) = (keys_per_core.to_string(), window.to_string());
         let mut arguments = vec!["contest", "--cores", &cores, "--keys-per-core", &keys];
         arguments.extend(memory);
-        arguments.extend(["--window", &window, "--engines", &engines]);
+        // The benchmark refuses a flag that changes nothing.
+        if has_window {
+            arguments.extend(["--window", &window]);
+        }
+        arguments.extend(["--engines", &engines]);
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         self.plan.measurements.push(Measurement {
             name,

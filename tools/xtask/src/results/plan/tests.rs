@@ -75,6 +75,26 @@ fn every_column_has_its_measurement() {
     }
 }
 
+/// The benchmark refuses a flag without effect.
+#[test]
+fn only_runs_of_ours_have_a_window() {
+    let plan = plan(&Request {
+        far_baseline: true,
+        file_stores: true,
+        ..request(&[0, 1])
+    })
+    .unwrap();
+    let contests = plan.measurements.iter();
+    let mut without = 0;
+    for run in contests.filter(|run| run.arguments[0] == "contest") {
+        let is_ours =
+            run.command().contains("farcore --json") || run.command().contains("farcore,");
+        assert_eq!(run.command().contains("--window"), is_ours, "{run:?}");
+        without += usize::from(!is_ours);
+    }
+    assert_eq!(without, 1);
+}
+
 #[test]
 fn the_largest_run_is_of_its_own_size() {
     let plan = plan(&Request {
