@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use farcore::{Config, Engine, FabricAddress, NodeState};
+use farcore_rdma::Lock;
+
 use self::support::{Node, PATIENCE, Serve, farcore, output_of};
 
 fn node() -> Node {
@@ -192,4 +195,77 @@ fn a_node_that_leaves_by_itself_is_drained_before_it_ends() {
 #[test]
 fn a_node_with_copies_that_leaves_by_itself_is_drained_before_it_ends() {
     one_leaves(3, &["--replicas", "2"]);
+}
+
+fn address(node: &Node) -> FabricAddress {
+    format!("tcp://{}", node.address)
+        .parse()
+        .expect("an address")
+}
+
+fn state(engine: &Engine, address: &FabricAddress) -> Option<NodeState> {
+    let mut nodes = engine.nodes().into_iter();
+    let found = nodes.find(|node| node.address == *address);
+    found.map(|node| node.state)
+}
+
+/// What a core waits for of a node that hangs, longer than all else of the test takes.
+const SILENCE_NS: u64 = 40_000_000_000;
+
+#[test]
+fn a_node_that_hangs_holds_up_no_other() {
+    let node = || {
+        let flags = ["--memory", "64MiB", "--no-huge-pages", "--lease", "10m"];
+        Node::start(
+            &[],
+            &[&["--listen", "tcp://127.0.0.1:0"], &flags[..]].concat(),
+        )
+    };
+    let (hangs, first, second, third) = (node(), node(), node(), node());
+    let [hung, old, stays, new] = [&hangs, &first, &second, &third].map(address);
+    let engine = Engine::open(Config {
+        cores: vec![0, 1],
+        local_bytes: 24 << 20,
+        far_bytes: 48 << 20,
+        page_bytes: Some(64 << 10),
+        keys_expected: 20_000,
+        // Orders for the one that hangs come first.
+        nodes: vec![hung.clone(), old.clone(), stays],
+        nodes_max: Some(4),
+        far_silence_ns: SILENCE_NS,
+        prefault: false,
+        lock: Lock::Off,
+        ..Config::default()
+    })
+    .expect("nodes that listen");
+    let wait_until = |what: &str, done: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < PATIENCE, "it never comes to this: {what}");
+            thread::yield_now();
+        }
+    };
+    hangs.process.signal("STOP");
+    engine.remove_node(&hung, true).expect("others stay");
+    // Each core has begun to end its session there.
+    wait_until("nothing is left", &|| {
+        let mut nodes = engine.nodes().into_iter();
+        nodes.any(|node| node.address == hung && node.pages_left == 0)
+    });
+    engine.add_node(&new, None).expect("a free position");
+    wait_until("the new node serves", &|| {
+        state(&engine, &new) == Some(NodeState::Serving)
+    });
+    engine.drain_node(&old).expect("others stay");
+    wait_until("the old node is gone", &|| state(&engine, &old).is_none());
+    assert_eq!(
+        state(&engine, &hung),
+        Some(NodeState::Removing),
+        "it has ended before: the test shows nothing"
+    );
+    hangs.process.signal("CONT");
+    wait_until("the node that hung is gone", &|| {
+        state(&engine, &hung).is_none()
+    });
+    engine.close();
 }
