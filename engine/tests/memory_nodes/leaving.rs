@@ -1,7 +1,11 @@
 //! Nodes that join and leave while an engine serves.
 
+use std::time::{Duration, Instant};
+
 use farcore::{Config, Engine, Error, FabricAddress, NodeState, NodeStatus};
 use farcore_rdma::node::{MemoryNode, NodeHandle};
+use farcore_rdma::session::NodeSession;
+use farcore_rdma::tcp::connect_control;
 
 use crate::support::{
     KEYS, address, config, node, options, read, read_some, wait_until, write, write_some,
@@ -236,4 +240,47 @@ fn a_node_is_drained_of_an_engine_that_is_idle() {
     });
     assert_eq!(read_some(&engine, 1, 10_000), (10_000, 0));
     engine.close();
+}
+
+/// Claims all extents of a node but one, and frees them once the engine has claimed that.
+fn while_another_holds_the_rest(node: &NodeHandle, joins: impl FnOnce()) {
+    let work = async {
+        let channel = connect_control(node.address(), Duration::from_secs(10)).await;
+        let opened = NodeSession::open(channel.unwrap(), "another client", None).await;
+        let mut other = opened.unwrap();
+        let extent_bytes = other.map().extent_bytes;
+        while node.metrics().statistics().extents_free > 1 {
+            other.allocate_chunk(extent_bytes).await.unwrap();
+        }
+        joins();
+        wait_until("the claim of the last extent", || {
+            node.metrics().statistics().extents_free == 0
+        });
+        other.bye().await.unwrap();
+    };
+    farcore_rdma::run_local(work).expect("an executor");
+}
+
+/// What a node cannot lend when it joins is claimed once more a second later.
+#[test]
+fn the_rest_of_the_share_of_an_added_node_is_claimed_later() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first], 2);
+    let new = address(&second);
+    // A machine that is busy elsewhere may give the extents back only after that second.
+    for _ in 0..10 {
+        while_another_holds_the_rest(&second, || engine.add_node(&new, None).unwrap());
+        let since = Instant::now();
+        while held(&second) < NODE_BYTES && since.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
+        if held(&second) >= NODE_BYTES {
+            engine.close();
+            assert_eq!((held(&first), held(&second)), (0, 0));
+            return;
+        }
+        engine.drain_node(&new).unwrap();
+        wait_until("the end of the node", || state(&engine, &new).is_none());
+    }
+    panic!("the rest of the share was never claimed");
 }

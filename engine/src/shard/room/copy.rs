@@ -191,14 +191,15 @@ impl<E: Endpoint> Shard<E> {
         None
     }
 
-    /// Claims what a page is copied to, unless compaction and flush cannot do without it. Where no
-    /// page fits, since all nodes but one are full, a copy on that one takes nothing from them.
+    /// Claims what a page is copied to, unless compaction and flush cannot do without it. Where
+    /// hardly a page fits, since all nodes but one are full, a copy on that one takes nothing from
+    /// them.
     fn claim_room(&mut self, page: u32) -> bool {
         if self.compactor.is_stuck() {
             return false;
         }
         let kept = match self.far.pages.takable_count() {
-            0 if self.far.pages.plan().most() > 1 => ROOM_KEPT,
+            0..=ROOM_KEPT if self.far.pages.plan().most() > 1 => ROOM_KEPT,
             0..=ROOM_KEPT => return false,
             _ => 0,
         };
