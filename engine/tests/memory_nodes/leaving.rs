@@ -284,3 +284,51 @@ fn the_rest_of_the_share_of_an_added_node_is_claimed_later() {
     }
     panic!("the rest of the share was never claimed");
 }
+
+/// The share of a node that the engine's pages hold, in percent.
+fn share(engine: &Engine, address: &FabricAddress) -> u64 {
+    let node = status(engine, address).expect("a node");
+    (node.total_bytes - node.free_bytes) * 100 / node.total_bytes.max(1)
+}
+
+#[test]
+fn an_added_node_gets_its_part_of_what_is_there() {
+    let nodes = [node(), node(), node()];
+    let engine = open(&[&nodes[0], &nodes[1]], 3);
+    write(&engine, 1);
+    engine.flush().unwrap();
+    let all = nodes.each_ref().map(address);
+    let before = share(&engine, &all[0]);
+    assert!(before > 30, "{before}");
+    let writes = nodes
+        .each_ref()
+        .map(|node| node.metrics().statistics().writes);
+    engine.add_node(&all[2], None).unwrap();
+    wait_until("its share", || held(&nodes[2]) == NODE_BYTES);
+    // Nothing is written meanwhile.
+    wait_until("its part", || {
+        share(&engine, &all[2]) + 6 >= share(&engine, &all[0])
+    });
+    let total = engine.stats().total;
+    assert!(total.pages_balanced > 10, "{total:?}");
+    assert_eq!((total.copying, total.pages_copied), (0, 0), "{total:?}");
+    for (node, writes) in nodes.iter().zip(writes).take(2) {
+        assert_eq!(node.metrics().statistics().writes, writes);
+    }
+    assert_eq!(read(&engine, 1), (KEYS, 0));
+    engine.close();
+    assert_eq!(nodes.each_ref().map(held), [0; 3]);
+}
+
+#[test]
+fn pages_of_nodes_that_are_balanced_stay() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first, &second], 2);
+    for version in 1..3 {
+        write(&engine, version);
+        engine.flush().unwrap();
+        assert_eq!(read(&engine, version), (KEYS, 0));
+    }
+    assert_eq!(engine.stats().total.pages_balanced, 0);
+    engine.close();
+}

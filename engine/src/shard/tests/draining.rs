@@ -26,11 +26,11 @@ fn setting(copies: usize) -> Setting {
 }
 
 impl Reactor {
-    fn drain(&mut self, node: usize, leaves: bool) {
+    pub(super) fn drain(&mut self, node: usize, leaves: bool) {
         self.shard.drain_node(NodeId::new(node), leaves);
     }
 
-    fn left_on(&self, node: usize) -> usize {
+    pub(super) fn left_on(&self, node: usize) -> usize {
         self.shard.left_on(NodeId::new(node))
     }
 
@@ -44,13 +44,13 @@ impl Reactor {
     }
 
     /// A node of which nothing is left leaves. No request reaches it any more.
-    fn vacate(&mut self, node: usize) {
+    pub(super) fn vacate(&mut self, node: usize) {
         self.shard.vacate_node(NodeId::new(node));
         self.lose(node, Outages::Cut);
     }
 
     /// A node joins at a position that is vacant, with this many extents.
-    fn join(&mut self, node: usize, extents: u64) {
+    pub(super) fn join(&mut self, node: usize, extents: u64) {
         self.restore(node);
         let id = NodeId::new(node);
         self.shard.join_node(id, node_name(node).into(), node);
@@ -65,7 +65,7 @@ impl Reactor {
     }
 
     /// Advances until nothing is left at a node.
-    fn until_left(&mut self, node: usize) {
+    pub(super) fn until_left(&mut self, node: usize) {
         for step in 0..400_000 {
             if self.left_on(node) == 0 {
                 return;
