@@ -397,8 +397,8 @@ impl Membership {
         self.with_core(position, core, |progress| progress.session = session);
     }
 
-    /// Notes that the node of a position has said to a core that it leaves: it is drained. If too few
-    /// nodes would stay, that is logged once; a later call tries it again.
+    /// Notes that the node of a position has said to a core that it leaves: it is drained. If too
+    /// few nodes would stay, that is logged once; a later call tries it again.
     pub(super) fn note_leaving(&self, position: usize, core: usize) {
         let address = {
             let mut positions = self.locked();

@@ -63,7 +63,8 @@ pub enum PoolError {
         /// What is known of it.
         reason: String,
     },
-    /// Each node that may be used and answers leaves. What is allocated there stays until it is freed.
+    /// Each node that may be used and answers leaves. What is allocated there stays until it is
+    /// freed.
     #[error("{node}: the memory node is leaving: name another one, or allow more nodes")]
     Leaving {
         /// One of them.

@@ -81,8 +81,8 @@ pub struct NodeFigures {
     pub is_up: bool,
     /// Why it does not, if it does not.
     pub reason: Option<String>,
-    /// Whether it has said that it leaves: nothing is allocated there, and what is stays until it is
-    /// freed.
+    /// Whether it has said that it leaves: nothing is allocated there, and what is stays until it
+    /// is freed.
     pub is_leaving: bool,
     /// How often its session was renewed, with the loss of all that was allocated.
     pub renewals: u64,

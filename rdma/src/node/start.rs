@@ -414,8 +414,8 @@ impl NodeHandle {
     }
 
     /// Has the node leave: it opens no session and grants no chunk, and its clients hear of it with
-    /// their next heartbeat, at the latest after a quarter of the lease. They claim nothing from then
-    /// on, and move what they can to other nodes. The node serves until it is stopped;
+    /// their next heartbeat, at the latest after a quarter of the lease. They claim nothing from
+    /// then on, and move what they can to other nodes. The node serves until it is stopped;
     /// [`NodeMetrics::leave_progress`] says when nothing is left on it. False if it did so before.
     pub fn leave(&self) -> bool {
         self.node.leave()

@@ -282,8 +282,8 @@ impl NodeSession {
         self.is_leaving
     }
 
-    /// Renews the lease, and hears whether the node leaves. Cost: a round trip, as for all following
-    /// requests; the first at a node of an older release takes two.
+    /// Renews the lease, and hears whether the node leaves. Cost: a round trip, as for all
+    /// following requests; the first at a node of an older release takes two.
     ///
     /// # Errors
     /// [`SessionError::Expired`] if the session has ended. Otherwise the connection failed, and the

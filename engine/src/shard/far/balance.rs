@@ -20,17 +20,22 @@ pub(in crate::shard) struct Move {
 }
 
 impl FarPages {
-    /// The share of a node that stays and answers, in hundredths of a percent.
-    fn share_of(&self, node: NodeId) -> Option<usize> {
+    /// The share of a node that stays and may answer, in hundredths of a percent. One that failed
+    /// when it joined, before its queue pairs were connected, is tried again.
+    fn share_of(&self, node: NodeId, now_ns: u64) -> Option<usize> {
         let count = self.extents.count_on(node);
-        let is_well = !self.extents.is_leaving(node) && !self.health.is_doubtful(node);
+        let may_answer = |queue| self.health.may_try(queue, now_ns);
+        let is_well = may_answer(node.reads()) && may_answer(node.writes());
         (is_well && count > 0).then(|| self.extents.held_on(node) * WHOLE / count)
     }
 
     /// How far the shares of the fullest and the emptiest node lie apart, in percent. Cost: a few
     /// steps a node.
-    pub(in crate::shard) fn spread_percent(&self) -> usize {
-        let shares = self.extents.nodes().filter_map(|node| self.share_of(node));
+    pub(in crate::shard) fn spread_percent(&self, now_ns: u64) -> usize {
+        let shares = self
+            .extents
+            .nodes()
+            .filter_map(|node| self.share_of(node, now_ns));
         let (least, most) = shares.fold((usize::MAX, 0), |(least, most), share| {
             (share.min(least), share.max(most))
         });
@@ -44,15 +49,16 @@ impl FarPages {
         page: u32,
         apart_percent: usize,
         kept: usize,
+        now_ns: u64,
     ) -> Option<Move> {
         let mut best = None;
         for copy in self.copies(page) {
-            let Some(share) = self.share_of(copy.node()) else {
+            let Some(share) = self.share_of(copy.node(), now_ns) else {
                 continue;
             };
             for to in self.extents.nodes() {
                 let apart = self
-                    .share(to)
+                    .share_of(to, now_ns)
                     .map_or(0, |other| share.saturating_sub(other));
                 if apart > apart_percent * WHOLE / 100
                     && best.is_none_or(|(known, _)| known < apart)

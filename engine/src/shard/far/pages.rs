@@ -512,8 +512,8 @@ impl FarPages {
         nodes.find(|&node| self.extents.is_leaving(node) && !self.health.is_doubtful(node))
     }
 
-    /// Makes the target a copy of a page. It replaces the one on the node that is named, else one on
-    /// a node that leaves. That is held as the extent that was left until
+    /// Makes the target a copy of a page. It replaces the one on the node that is named, else one
+    /// on a node that leaves. That is held as the extent that was left until
     /// [`FarPages::release_left`].
     pub(super) fn place_target(
         &mut self,

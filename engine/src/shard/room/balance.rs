@@ -23,8 +23,8 @@ const BEGIN_PERCENT: usize = 20;
 /// Pages stop to move when shares lie no further apart, in percentage points.
 const STOP_PERCENT: usize = 5;
 const _: () = assert!(STOP_PERCENT < BEGIN_PERCENT);
-/// How long nothing is looked for after a pass that moved no page, since copies or zones forbade it,
-/// in nanoseconds.
+/// How long nothing is looked for after a pass that moved no page, since copies or zones forbade
+/// it, or after a node has failed, in nanoseconds.
 const REST_NS: u64 = 10_000_000_000;
 /// Pages looked at in one slice.
 const PAGES_A_SLICE: usize = 32;
@@ -39,7 +39,7 @@ impl<E: Endpoint> Shard<E> {
 
     #[cold]
     fn look_at_balance(&mut self) -> bool {
-        let spread = self.far.pages.spread_percent();
+        let spread = self.far.pages.spread_percent(self.now_ns);
         let balancer = &mut self.copier.balancer;
         balancer.is_due = false;
         balancer.pause(self.now_ns);
@@ -63,7 +63,7 @@ impl<E: Endpoint> Shard<E> {
             self.copier.balancer.pause(self.now_ns);
             return None;
         }
-        if self.far.pages.spread_percent() <= STOP_PERCENT {
+        if self.far.pages.spread_percent(self.now_ns) <= STOP_PERCENT {
             self.end_balance(LOOK_NS);
             return None;
         }
@@ -93,6 +93,14 @@ impl<E: Endpoint> Shard<E> {
         self.copier.balancer.looks_ns = self.now_ns + rest_ns;
     }
 
+    /// A page could not be moved: it is tried again soon, or later if a node fails.
+    pub(super) fn rest_from_balance(&mut self) {
+        match self.far.pages.all_answer() {
+            true => self.copier.balancer.pause(self.now_ns),
+            false => self.end_balance(REST_NS),
+        }
+    }
+
     /// The task that moves a page, if one of its copies would lie better elsewhere.
     fn balancing(&mut self, page: u32) -> Option<Task> {
         let entry = self.local.pages.get(page);
@@ -101,7 +109,10 @@ impl<E: Endpoint> Shard<E> {
         if !is_far || self.is_lost(page) || self.far.pages.lacking(page, self.now_ns) > 0 {
             return None;
         }
-        let best = self.far.pages.best_move(page, STOP_PERCENT, ROOM_KEPT)?;
+        let best = self
+            .far
+            .pages
+            .best_move(page, STOP_PERCENT, ROOM_KEPT, self.now_ns)?;
         if !self.far.claim_target_on(best.to, self.now_ns) {
             return None;
         }

@@ -387,7 +387,7 @@ impl<E: Endpoint> Shard<E> {
             (true, None, Some(_)) => counters.pages_balanced.add(1),
             (true, None, None) => counters.pages_copied.add(1),
             (true, Some(_), _) => counters.copies_mended.add(1),
-            (false, _, Some(_)) => self.copier.balancer.pause(self.now_ns),
+            (false, _, Some(_)) => self.rest_from_balance(),
             // It is found again in another pass.
             (false, _, None) => self.copier.passed_over += 1,
         }
