@@ -178,6 +178,34 @@ fn nodes_register_in_etcd_and_servers_find_them() {
 }
 
 #[test]
+fn a_node_that_leaves_says_so_in_etcd() {
+    let Some(etcd) = Etcd::start() else { return };
+    let place = etcd.address("p");
+    let registered = || node(&["--etcd", &place]);
+    let (mut first, second) = (registered(), registered());
+    let [one, two] = [&first, &second].map(address);
+    let keys = client(&place);
+    let value_of_one = || -> Option<String> {
+        let found = keys.look(&keys.key(&format!("nodes/{one}"))).unwrap();
+        let value = found.entries.into_iter().next()?.value;
+        Some(String::from_utf8(value).unwrap())
+    };
+    // A server that cannot drain it: pages of two copies need both nodes.
+    let flags = ["--cores", "0", "--replicas", "2"];
+    let server = Serve::start(&[&flags[..], &["--nodes-from", &place]].concat());
+    until_serving(&server, &[&one, &two]);
+    assert_eq!(server.line("SET k v"), "+OK");
+    first.process.signal("USR1");
+    until("its key says so", || {
+        value_of_one().is_some_and(|value| value.contains(r#""drains":true"#))
+    });
+    assert_eq!(server.line("GET k"), "$1");
+    drop(server);
+    assert!(first.process.end().success());
+    assert_eq!(value_of_one(), None);
+}
+
+#[test]
 fn a_key_that_is_deleted_is_written_again() {
     let Some(etcd) = Etcd::start() else { return };
     let place = etcd.address("p");

@@ -6,7 +6,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 
-use self::support::{Node, PATIENCE, farcore, output_of};
+use farcore_rdma::Token;
+use farcore_rdma::control::SessionError;
+use farcore_rdma::session::NodeSession;
+use farcore_rdma::tcp::connect_control;
+
+use self::support::{Node, PATIENCE, TOKEN, TokenFile, farcore, output_of};
 
 fn memnode(arguments: &[&str]) -> Command {
     let mut command = farcore();
@@ -198,6 +203,82 @@ fn it_serves_exposes_its_metrics_and_stops() {
         let lines = node.out.rest();
         assert_eq!(lines.len(), 1, "nothing but the ready line: {lines:?}");
         assert!(TcpStream::connect(address).is_err());
+    }
+}
+
+fn token() -> Token {
+    Token::new(TOKEN.as_bytes()).expect("a token")
+}
+
+async fn open(address: SocketAddr) -> Result<NodeSession, SessionError> {
+    let channel = connect_control(address, PATIENCE).await.expect("a node");
+    NodeSession::open(channel, "client", Some(&token())).await
+}
+
+/// A node with a token and figures at an address.
+fn node_with_figures(token: &TokenFile, http: SocketAddr) -> Node {
+    let (path, http) = (token.path(), http.to_string());
+    let listen = ["--listen", "tcp://127.0.0.1:0", "--http", &http];
+    let flags = ["--memory", "3MiB", "--token-file", path, "--lease", "30s"];
+    Node::start(&[], &[&listen[..], &flags[..]].concat())
+}
+
+#[test]
+fn a_node_that_leaves_ends_once_nothing_is_left_there() {
+    let (file, http) = (TokenFile::new("leaves"), free_address());
+    let mut node = node_with_figures(&file, http);
+    let has_line = |wanted: &str| get(http, "/metrics").lines().any(|line| line == wanted);
+    farcore_rdma::run_local(async {
+        let mut client = open(node.address).await.expect("the right token");
+        let chunk = client.allocate_chunk(1).await.expect("free memory");
+        client.heartbeat().await.expect("a node");
+        assert!(!client.is_leaving() && has_line("farcore_memnode_leaving 0"));
+        node.process.signal("USR1");
+        let line = node.log.wait("leaving: the node ends when");
+        assert!(
+            line.contains("sessions=1") && line.contains("extents=1"),
+            "{line}"
+        );
+        // Another one changes nothing.
+        node.process.signal("USR1");
+        let refused = open(node.address).await.expect_err("it leaves");
+        assert!(
+            refused.to_string().contains("the memory node is leaving"),
+            "{refused}"
+        );
+        assert!(
+            get(http, "/healthz").contains(" 200 ") && get(http, "/healthz").ends_with("leaving\n")
+        );
+        assert!(has_line("farcore_memnode_leaving 1"));
+        client.heartbeat().await.expect("a node that still serves");
+        assert!(client.is_leaving());
+        // It says how far it is.
+        node.log.wait(" leaving ");
+        assert!(node.process.is_alive(), "a client holds an extent");
+        client
+            .free_chunk(chunk)
+            .await
+            .expect("a node that still serves");
+    })
+    .expect("an executor");
+    node.log.wait("left: no session holds an extent");
+    assert_eq!(node.process.end().code(), Some(0));
+}
+
+#[test]
+fn a_node_that_leaves_is_stopped_at_once_by_a_signal() {
+    for name in ["TERM", "INT"] {
+        let (file, http) = (TokenFile::new("stopped"), free_address());
+        let mut node = node_with_figures(&file, http);
+        farcore_rdma::run_local(async {
+            let mut client = open(node.address).await.expect("the right token");
+            client.allocate_chunk(1).await.expect("free memory");
+            node.process.signal("USR1");
+            node.log.wait("leaving: the node ends when");
+            node.process.signal(name);
+            assert_eq!(node.process.end().code(), Some(0), "after SIG{name}");
+        })
+        .expect("an executor");
     }
 }
 

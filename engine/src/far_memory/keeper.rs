@@ -71,6 +71,10 @@ impl Keeper {
                     self.report(change, &events).await;
                     ticks = 0;
                 }
+                if self.connections.is_leaving() && !self.leaves.get() {
+                    let (position, core) = (self.node.position(), self.options.core);
+                    self.options.membership.note_leaving(position, core);
+                }
                 ticks += 1;
                 let wanted = self.missing > 0 || self.options.spare.get() > 0;
                 if ticks >= CLAIM_TICKS && self.is_up && wanted {
@@ -91,6 +95,7 @@ impl Keeper {
             is_open: self.connections.session().is_some(),
             is_up: self.is_up,
             reason,
+            is_leaving: self.connections.is_leaving(),
         };
         let (position, core) = (self.node.position(), self.options.core);
         self.options
@@ -202,7 +207,7 @@ impl Keeper {
     /// Pages that can be claimed now: the missing ones, if the shard has room. Whole extents,
     /// unless it is the rest: a partly used extent wastes memory.
     async fn claimable(&mut self, events: &FarEvents) -> usize {
-        if self.leaves.get() {
+        if self.leaves.get() || self.connections.is_leaving() {
             return 0;
         }
         let room = events.send(FarChange::Room).await;

@@ -100,6 +100,8 @@ pub(super) struct CoreSession {
     pub(super) is_up: bool,
     /// Why it is not.
     pub(super) reason: Option<String>,
+    /// The node has said that it leaves.
+    pub(super) is_leaving: bool,
 }
 
 /// How far a core is with a node.
@@ -126,6 +128,8 @@ struct Member {
     is_added: bool,
     wanted: Wanted,
     cores: Vec<CoreProgress>,
+    /// It was logged that it wants to leave, and cannot be drained.
+    is_warned: bool,
 }
 
 /// What a core is to do about the node of a position.
@@ -181,6 +185,7 @@ impl Membership {
             is_added: false,
             wanted: Wanted::Stays,
             cores: vec![CoreProgress::default(); cores],
+            is_warned: false,
         };
         let named = config.nodes.iter().enumerate().map(member).map(Some);
         let count = config.positions(config.nodes.len());
@@ -237,6 +242,10 @@ impl Membership {
                     let limit = "it is being removed: add it again once it is not listed any more";
                     return Err(wrong(address, limit));
                 }
+                Wanted::Leaves if member.leaves_by_itself() => {
+                    let limit = "it leaves by itself: start it again, and add it once it is not listed any more";
+                    return Err(wrong(address, limit));
+                }
                 Wanted::Leaves => {
                     member.wanted = Wanted::Stays;
                     for core in member.cores.iter_mut().filter(|core| core.is_gone) {
@@ -257,6 +266,7 @@ impl Membership {
                 is_added: true,
                 wanted: Wanted::Stays,
                 cores: vec![CoreProgress::default(); self.cores],
+                is_warned: false,
             });
             self.names.set(position, Some(address.to_string().into()));
         }
@@ -387,6 +397,37 @@ impl Membership {
         self.with_core(position, core, |progress| progress.session = session);
     }
 
+    /// Notes that the node of a position has said to a core that it leaves: it is drained. If too
+    /// few nodes would stay, that is logged once; a later call tries it again.
+    pub(super) fn note_leaving(&self, position: usize, core: usize) {
+        let address = {
+            let mut positions = self.locked();
+            let Some(member) = &mut positions.members[position] else {
+                return;
+            };
+            member.cores[core].session.is_leaving = true;
+            if !matches!(
+                member.wanted,
+                Wanted::Stays | Wanted::Judged { stayed: true }
+            ) {
+                return;
+            }
+            member.address.clone()
+        };
+        match self.drain(&address) {
+            Ok(()) => {
+                tracing::info!(node = %address, "a memory node leaves by itself: it is drained");
+            }
+            Err(error) => {
+                if let Some(member) = self.locked().find(&address)
+                    && !std::mem::replace(&mut member.is_warned, true)
+                {
+                    tracing::warn!(%error, "a memory node leaves by itself, and cannot be drained");
+                }
+            }
+        }
+    }
+
     pub(super) fn note_left(&self, position: usize, core: usize, left: u64) {
         self.with_core(position, core, |progress| progress.left = left);
     }
@@ -477,6 +518,11 @@ impl Member {
             (_, true) => Wanted::Stays,
             (_, false) => Wanted::Leaves,
         };
+    }
+
+    /// True if it has said to a core that it leaves.
+    fn leaves_by_itself(&self) -> bool {
+        self.cores.iter().any(|core| core.session.is_leaving)
     }
 
     /// True unless it was added and has not joined on every core.
@@ -656,11 +702,48 @@ mod tests {
             let session = CoreSession {
                 is_open: true,
                 is_up: true,
-                reason: None,
+                ..CoreSession::default()
             };
             membership.note_session(1, core, session);
         }
         membership.drain(&address(0)).unwrap();
+    }
+
+    #[test]
+    fn a_node_that_leaves_by_itself_is_drained_once_others_can_stay() {
+        let membership = membership(1, 2, 1);
+        // No other one stays: pages do.
+        membership.note_leaving(0, 1);
+        membership.note_leaving(0, 0);
+        assert_eq!(
+            membership.orders(0)[0].clone().unwrap().wanted,
+            Wanted::Stays
+        );
+        membership.add(&address(1), None).unwrap();
+        let joined = CoreSession {
+            is_open: true,
+            is_up: true,
+            ..CoreSession::default()
+        };
+        for core in 0..2 {
+            membership.note_session(1, core, joined.clone());
+        }
+        membership.note_leaving(0, 1);
+        membership.note_leaving(0, 0);
+        assert_eq!(state(&membership, 0), Some(NodeState::Draining));
+        let refused = membership.add(&address(0), None);
+        let Err(Error::Config { limit, .. }) = &refused else {
+            panic!("{refused:?}");
+        };
+        assert!(limit.contains("leaves by itself"), "{limit}");
+        for core in 0..2 {
+            membership.note_gone(0, core);
+        }
+        assert_eq!(state(&membership, 0), None);
+        // Nothing comes of what a core has heard of a position that is vacant.
+        membership.note_leaving(0, 0);
+        membership.add(&address(0), None).unwrap();
+        assert_eq!(state(&membership, 0), Some(NodeState::Joining));
     }
 
     #[test]

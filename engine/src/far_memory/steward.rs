@@ -6,6 +6,8 @@
 //! - I1: a keeper's session ends only when no page of the core lies at the node, no request to it
 //!   is under way, and its connections have failed.
 //! - I2: a node joins the shard before its keeper claims an extent.
+//! - I3: what is done about one node waits for the core alone, never for another node: a keeper's
+//!   session ends in the keeper's own task, which takes as long as a node that hangs may.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcore_rdma::{ConnectOptions, ConnectionSlot, NodeConnections, Siblings};
-use futures_lite::future::or;
+use futures_lite::future::{or, poll_once};
 
 use super::event::{FarChange, FarEvents};
 use super::keeper::{Keeper, KeeperOptions};
@@ -33,6 +35,8 @@ struct Attended {
     leaves: Rc<Cell<bool>>,
     /// What it held is lost.
     is_lost: bool,
+    /// Nothing of the core is left there, and its session ends.
+    is_ending: bool,
     stop: Stop,
     keeper: Option<TaskHandle<()>>,
 }
@@ -106,6 +110,7 @@ impl Work {
         self.attended[position] = Some(Attended {
             leaves,
             is_lost: false,
+            is_ending: false,
             stop,
             keeper: task,
         });
@@ -180,6 +185,9 @@ impl Work {
         let Some(attended) = &mut self.attended[position] else {
             return;
         };
+        if attended.is_ending {
+            return self.note_end(position, order).await;
+        }
         let (node, core) = (NodeId::new(position), self.steward.options.core);
         let membership = &self.steward.options.membership;
         let leaves = order.wanted != Wanted::Stays;
@@ -215,16 +223,37 @@ impl Work {
         }
     }
 
-    /// Nothing of the core is left at a node: ends its session there.
+    /// Nothing of the core is left at a node: its session there ends.
     async fn leave(&mut self, position: usize, order: &Order) {
         self.fail_connections(position);
         self.events
             .send(FarChange::Vacated(NodeId::new(position)))
             .await;
-        self.end_session(position).await;
+        if let Some(attended) = &mut self.attended[position] {
+            attended.is_ending = true;
+            attended.stop.signal();
+        }
+        self.note_end(position, order).await;
+    }
+
+    /// Looks whether the session of a node that the core has left has ended.
+    async fn note_end(&mut self, position: usize, order: &Order) {
+        let (core, membership) = (
+            self.steward.options.core,
+            Arc::clone(&self.steward.options.membership),
+        );
+        if matches!(order.wanted, Wanted::Judged { .. }) && !order.is_counted {
+            membership.note_alone(position, core, 0);
+        }
+        if let Some(attended) = &mut self.attended[position]
+            && let Some(keeper) = &mut attended.keeper
+            && poll_once(keeper).await.is_none()
+        {
+            return;
+        }
+        self.attended[position] = None;
         self.steward.siblings.dismiss(&order.address);
-        let membership = &self.steward.options.membership;
-        membership.note_gone(position, self.steward.options.core);
+        membership.note_gone(position, core);
     }
 
     /// Ends the session of a position's node. The task stays where it is until it has ended: this

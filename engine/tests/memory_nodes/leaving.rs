@@ -1,7 +1,11 @@
 //! Nodes that join and leave while an engine serves.
 
+use std::time::{Duration, Instant};
+
 use farcore::{Config, Engine, Error, FabricAddress, NodeState, NodeStatus};
 use farcore_rdma::node::{MemoryNode, NodeHandle};
+use farcore_rdma::session::NodeSession;
+use farcore_rdma::tcp::connect_control;
 
 use crate::support::{
     KEYS, address, config, node, options, read, read_some, wait_until, write, write_some,
@@ -235,5 +239,94 @@ fn a_node_is_drained_of_an_engine_that_is_idle() {
         state(&engine, &old).is_none()
     });
     assert_eq!(read_some(&engine, 1, 10_000), (10_000, 0));
+    engine.close();
+}
+
+/// Claims all extents of a node but one while the engine opens its sessions there, and frees them
+/// once no core goes on to claim any.
+fn while_another_holds_the_rest(node: &NodeHandle, joins: impl FnOnce()) {
+    let work = async {
+        let channel = connect_control(node.address(), Duration::from_secs(10)).await;
+        let opened = NodeSession::open(channel.unwrap(), "another client", None).await;
+        let mut other = opened.unwrap();
+        let extent_bytes = other.map().extent_bytes;
+        while node.metrics().statistics().extents_free > 1 {
+            other.allocate_chunk(extent_bytes).await.unwrap();
+        }
+        joins();
+        // A core connects its queue pairs once it has claimed what there is.
+        wait_until("the end of the first claims", || {
+            let seen = node.metrics().statistics();
+            (seen.sessions, seen.memory_connections) == (3, 4)
+        });
+        assert_eq!(node.metrics().statistics().extents_free, 0);
+        other.bye().await.unwrap();
+    };
+    farcore_rdma::run_local(work).expect("an executor");
+}
+
+/// What a node cannot lend when it joins is claimed once more a second later.
+#[test]
+fn the_rest_of_the_share_of_an_added_node_is_claimed_later() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first], 2);
+    let new = address(&second);
+    // A machine that is busy elsewhere may give the extents back only after that second.
+    for _ in 0..5 {
+        while_another_holds_the_rest(&second, || engine.add_node(&new, None).unwrap());
+        let since = Instant::now();
+        while held(&second) < NODE_BYTES && since.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
+        if held(&second) >= NODE_BYTES {
+            engine.close();
+            assert_eq!((held(&first), held(&second)), (0, 0));
+            return;
+        }
+        engine.drain_node(&new).unwrap();
+        wait_until("the end of the node", || state(&engine, &new).is_none());
+    }
+    panic!("the rest of the share was never claimed");
+}
+
+/// The share of a node that the engine's pages hold, in percent.
+fn share(engine: &Engine, address: &FabricAddress) -> u64 {
+    let node = status(engine, address).expect("a node");
+    (node.total_bytes - node.free_bytes) * 100 / node.total_bytes.max(1)
+}
+
+#[test]
+fn an_added_node_gets_its_part_of_what_is_there() {
+    let nodes = [node(), node(), node()];
+    let engine = open(&[&nodes[0], &nodes[1]], 3);
+    write(&engine, 1);
+    engine.flush().unwrap();
+    let all = nodes.each_ref().map(address);
+    let before = share(&engine, &all[0]);
+    assert!(before > 30, "{before}");
+    engine.add_node(&all[2], None).unwrap();
+    wait_until("its share", || held(&nodes[2]) == NODE_BYTES);
+    // Nothing is written meanwhile.
+    wait_until("its part", || {
+        share(&engine, &all[2]) + 6 >= share(&engine, &all[0])
+    });
+    let total = engine.stats().total;
+    assert!(total.pages_balanced > 10, "{total:?}");
+    assert_eq!((total.copying, total.pages_copied), (0, 0), "{total:?}");
+    assert_eq!(read(&engine, 1), (KEYS, 0));
+    engine.close();
+    assert_eq!(nodes.each_ref().map(held), [0; 3]);
+}
+
+#[test]
+fn pages_of_nodes_that_are_balanced_stay() {
+    let (first, second) = (node(), node());
+    let engine = open(&[&first, &second], 2);
+    for version in 1..3 {
+        write(&engine, version);
+        engine.flush().unwrap();
+        assert_eq!(read(&engine, version), (KEYS, 0));
+    }
+    assert_eq!(engine.stats().total.pages_balanced, 0);
     engine.close();
 }

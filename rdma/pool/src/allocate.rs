@@ -66,6 +66,9 @@ pub(crate) async fn take(
     align: u64,
 ) -> Result<Option<Span>> {
     loop {
+        if shared.nodes[node].is_leaving() {
+            return Ok(None);
+        }
         if let Some(span) = shared.take(node, bytes, align) {
             return Ok(Some(span));
         }
@@ -80,7 +83,7 @@ pub(crate) async fn take(
 /// Claims extents of a node that lie one behind the other; `None` if it has none or does not
 /// answer.
 async fn claim(shared: &Shared, node: usize, count: u64) -> Result<Option<Granted>> {
-    if !shared.nodes[node].is_up() {
+    if !shared.nodes[node].is_up() || shared.nodes[node].is_leaving() {
         return Ok(None);
     }
     let (answer, answered) = bounded(1);
@@ -191,6 +194,13 @@ pub(crate) fn order(shared: &Shared, placement: &Placement) -> Result<Vec<usize>
             node: nodes[down].name(),
             limit: Duration::ZERO,
             reason: nodes[down].reason(),
+        });
+    }
+    let leaving = order[0];
+    order.retain(|&node| !nodes[node].is_leaving());
+    if order.is_empty() {
+        return Err(PoolError::Leaving {
+            node: nodes[leaving].name(),
         });
     }
     if order.len() == 1 {

@@ -63,6 +63,13 @@ pub enum PoolError {
         /// What is known of it.
         reason: String,
     },
+    /// Each node that may be used and answers leaves. What is allocated there stays until it is
+    /// freed.
+    #[error("{node}: the memory node is leaving: name another one, or allow more nodes")]
+    Leaving {
+        /// One of them.
+        node: String,
+    },
     /// The connection broke after an atomic operation was sent: it was performed or not.
     #[error(
         "{node}: the connection broke in an atomic operation, which was performed or not: read the word"

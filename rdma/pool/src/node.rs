@@ -21,6 +21,7 @@ pub(crate) struct Node {
     pub(crate) address: Option<NodeAddress>,
     session: AtomicU64,
     is_up: AtomicBool,
+    is_leaving: AtomicBool,
     renewals: AtomicU64,
     extent_bytes: AtomicU64,
     lent_bytes: AtomicU64,
@@ -40,6 +41,7 @@ impl Node {
             address,
             session: AtomicU64::new(0),
             is_up: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
             renewals: AtomicU64::new(0),
             extent_bytes: AtomicU64::new(0),
             lent_bytes: AtomicU64::new(0),
@@ -90,6 +92,16 @@ impl Node {
 
     pub(crate) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has said that it leaves: nothing is allocated there.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it leaves; true if that is news.
+    pub(crate) fn set_leaving(&self, leaves: bool) -> bool {
+        self.is_leaving.swap(leaves, Ordering::Relaxed) != leaves
     }
 
     pub(crate) fn set_up(&self) {

@@ -81,6 +81,9 @@ pub struct NodeFigures {
     pub is_up: bool,
     /// Why it does not, if it does not.
     pub reason: Option<String>,
+    /// Whether it has said that it leaves: nothing is allocated there, and what is stays until it
+    /// is freed.
+    pub is_leaving: bool,
     /// How often its session was renewed, with the loss of all that was allocated.
     pub renewals: u64,
     /// The length of its extents, in bytes.
@@ -296,6 +299,7 @@ impl RemotePool {
                 address: node.address.clone(),
                 is_up,
                 reason: (!is_up).then(|| node.reason()),
+                is_leaving: node.is_leaving(),
                 renewals: node.renewals(),
                 extent_bytes: node.extent_bytes(),
                 lent_bytes: node.lent_bytes(),

@@ -230,6 +230,17 @@ impl Shared {
         }
     }
 
+    /// A node leaves: what is claimed there and not given out is returned to it.
+    pub(crate) fn leave(&self, node: usize) {
+        let (session, returned) = {
+            let part = &mut self.heap().parts[node];
+            (part.session(), part.leave())
+        };
+        for first in returned {
+            self.send(node, Command::Free { session, first });
+        }
+    }
+
     /// Gives back what is in doubt no more. Called on each tick.
     pub(crate) fn settle(&self) {
         let settled = {

@@ -9,7 +9,8 @@
 //! One message is one `postcard` value: the variant's number, then its fields. In every version,
 //! variant 0 of a request is the hello, which begins with the version, and variant 0 of a reply is
 //! the refusal, whose own variant 0 is a version mismatch. Two releases understand at least that
-//! much of each other.
+//! much of each other. A kind that a peer may lack is added at the end and changes no version: a
+//! node refuses it with [`Refused::UnknownKind`], the session goes on, and the client does without.
 //!
 //! - I1: decoding untrusted bytes never panics and allocates no more than the bytes could hold.
 //! - I2: a message that cannot be decoded is answered with a typed refusal.
@@ -102,6 +103,8 @@ pub enum Request {
     IsOpen(OwnerId),
     /// Calls a procedure of the node's host.
     Call(Call),
+    /// Renews the lease, and has the node say whether it leaves.
+    Renew,
 }
 
 /// The longest argument of a call, and the longest answer, in bytes.
@@ -189,6 +192,12 @@ pub enum Reply {
     Called(Vec<u8>),
     /// Why the procedure failed.
     Failed(String),
+    /// The lease is renewed. Sent only to a client that knows it: one that has sent
+    /// [`Request::Renew`].
+    Renewal {
+        /// The node leaves: the client is to claim nothing there, and to move what it can.
+        is_leaving: bool,
+    },
 }
 
 /// The description of a newly opened or resumed session.
@@ -379,10 +388,14 @@ pub enum Refused {
         /// The limit in milliseconds.
         limit_ms: u64,
     },
+    /// The node leaves: it opens no session and grants no chunk. A client of a release that does
+    /// not know this refusal takes it for an unexpected reply.
+    #[error("the memory node is leaving: use another one")]
+    Leaving,
 }
 
 /// The number of kinds of requests.
-const REQUEST_KINDS: u32 = 13;
+const REQUEST_KINDS: u32 = 14;
 
 impl Request {
     /// Encodes the message.
@@ -521,6 +534,7 @@ mod tests {
                     })
                 }
             ),
+            Just(Request::Renew),
         ]
     }
 
@@ -583,6 +597,7 @@ mod tests {
                 proof: [1; 32],
             })))
             .seed(Reply::Refused(Refused::WrongToken).encode())
+            .seed(Reply::Renewal { is_leaving: true }.encode())
             .seed(
                 Reply::Welcome {
                     welcome: encode(&welcome()),
@@ -625,19 +640,35 @@ mod tests {
 
     #[test]
     fn another_version_is_recognised() {
-        let last = Request::Call(Call {
-            procedure: String::new(),
-            argument: Vec::new(),
-            target: None,
-            limit_ms: 1,
-        });
-        assert_eq!(kind(&last) as u32 + 1, REQUEST_KINDS);
+        assert_eq!(kind(&Request::Renew) as u32 + 1, REQUEST_KINDS);
         let refused = Refused::Version { node: 2, client: 9 };
         // Kind 0, version 9, then bytes that this version cannot decode.
         assert_eq!(Request::decode(&[0, 9, 0xFF, 0xFF]), Err(refused));
         assert_eq!(Reply::Refused(refused).encode(), [0, 0, 2, 9]);
         let text = refused.to_string();
         assert!(text.contains("version 9") && text.contains("version 2"));
+    }
+
+    /// What a release before it sent and read of a heartbeat stays as it was.
+    #[test]
+    fn a_renewal_is_a_kind_beside_the_heartbeat() {
+        assert_eq!(Request::Heartbeat.encode(), [2]);
+        assert_eq!(Reply::Renewed.encode(), [3]);
+        assert_eq!(Request::Renew.encode(), [13]);
+        for is_leaving in [false, true] {
+            let renewal = Reply::Renewal { is_leaving };
+            assert_eq!(renewal.encode(), [15, u8::from(is_leaving)]);
+            assert_eq!(Reply::decode(&[15, u8::from(is_leaving)]), Some(renewal));
+        }
+        for wrong in [&[15][..], &[15, 2], &[15, 1, 0]] {
+            assert_eq!(Reply::decode(wrong), None, "{wrong:?}");
+        }
+        let refused = Refused::Leaving;
+        assert!(refused.to_string().contains("the memory node is leaving"));
+        assert_eq!(
+            Reply::decode(&Reply::Refused(refused).encode()),
+            Some(Reply::Refused(refused))
+        );
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct SessionStatus {
     pub(super) session: Option<SessionFacts>,
     /// Whether the node answered the last attempt.
     pub(super) answers: bool,
+    /// Whether the node of the newest session has said that it leaves.
+    pub(super) is_leaving: bool,
     /// Why the last failed attempt failed, until it is taken.
     pub(super) error: Option<ManagerError>,
 }
@@ -85,6 +87,11 @@ impl KeptSession {
             session: status.session.as_ref().filter(unknown).cloned(),
             answers: status.answers && !self.commands.is_closed(),
         }
+    }
+
+    /// Whether the node has said that it leaves.
+    pub(crate) fn is_leaving(&self) -> bool {
+        locked(&self.status).is_leaving
     }
 
     /// Takes the reason of the last failure.

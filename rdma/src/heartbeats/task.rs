@@ -152,7 +152,9 @@ impl SessionTask {
             Ok(lease) => {
                 self.pause = self.options.pause_min;
                 self.due_ns = now_ns + nanoseconds(lease / 4);
-                locked(&self.status).answers = true;
+                let is_leaving = self.session.as_ref().is_some_and(NodeSession::is_leaving);
+                let mut status = locked(&self.status);
+                (status.answers, status.is_leaving) = (true, is_leaving);
             }
             Err(error) => {
                 // Spreads the retries of sessions that lost the same node.
@@ -202,7 +204,10 @@ impl SessionTask {
         }
         let lease = session.lease();
         self.options.keep_within(lease);
-        locked(&self.status).session = Some(session.facts());
+        {
+            let mut status = locked(&self.status);
+            (status.session, status.is_leaving) = (Some(session.facts()), false);
+        }
         self.session = Some(session);
         self.answers = true;
         Ok(lease)

@@ -58,6 +58,28 @@ fn a_session_lives_while_its_core_does_nothing() {
 }
 
 #[test]
+fn a_core_hears_that_the_node_leaves() {
+    let node = node(0);
+    let heartbeats = Heartbeats::start().expect("a thread");
+    let heard = async {
+        let options = ConnectOptions::default();
+        let opened = NodeConnections::open(address(node.address()), options, &heartbeats);
+        let mut connections = opened.await.expect("a node that listens");
+        assert!(!connections.is_leaving());
+        assert!(node.leave());
+        while !connections.is_leaving() {
+            assert!(connections.tend().await.is_none());
+            Timer::new(Duration::from_millis(1)).await;
+        }
+        let progress = node.metrics().leave_progress();
+        assert!(progress.is_some_and(|progress| progress.has_left));
+        connections.close().await;
+    };
+    crate::run_local(heard).expect("an executor");
+    node.stop();
+}
+
+#[test]
 fn stopping_ends_sessions_that_were_not_closed() {
     let node = node(0);
     let heartbeats = Heartbeats::start().expect("a thread");

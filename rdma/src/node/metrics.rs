@@ -53,11 +53,12 @@ pub(crate) enum Why {
     Silent,
     Evicted,
     Stopping,
+    Leaving,
     /// The system has no means for the connection.
     System,
 }
 
-pub(crate) const REASONS: [&str; 11] = [
+pub(crate) const REASONS: [&str; 12] = [
     "version",
     "token",
     "proof",
@@ -68,6 +69,7 @@ pub(crate) const REASONS: [&str; 11] = [
     "silent",
     "evicted",
     "stopping",
+    "leaving",
     "system",
 ];
 const _: () = assert!(Why::System as usize + 1 == REASONS.len());
@@ -89,6 +91,7 @@ impl From<Refused> for Why {
             | Refused::WrongTarget => Self::Request,
             Refused::Busy { .. } | Refused::TooManyCalls { .. } => Self::Busy,
             Refused::Stopping => Self::Stopping,
+            Refused::Leaving => Self::Leaving,
         }
     }
 }

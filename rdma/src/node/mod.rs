@@ -55,4 +55,6 @@ pub(crate) use self::simulated::abandon as abandon_simulated;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use self::simulated::{SimulatedNode, SimulatedNodeGuard};
-pub use self::start::{MemoryNode, NodeHandle, NodeMetrics, NodeOptions, NotPermitted, StartError};
+pub use self::start::{
+    LeaveProgress, MemoryNode, NodeHandle, NodeMetrics, NodeOptions, NotPermitted, StartError,
+};

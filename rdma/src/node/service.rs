@@ -13,7 +13,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ use super::refusal_log::RefusalLog;
 use super::session::{End, NodeLine};
 use super::sessions::{Over, Sessions, Speaker, Ticket};
 use super::shares::{Heir, Shares};
-use super::start::NodeOptions;
+use super::start::{LeaveProgress, NodeOptions};
 use crate::address::Scheme;
 use crate::control::token;
 use crate::control::{Call, Grant, NodeStatistics, Opening, Refused, Reply, Request, Welcome};
@@ -54,6 +54,8 @@ pub(super) struct Service {
     clock: Clock,
     started_ns: u64,
     stopping: AtomicBool,
+    /// When the node began to leave; 0 before.
+    leaving_ns: AtomicU64,
 }
 
 /// The state of the maintenance thread between two rounds.
@@ -157,6 +159,7 @@ impl Service {
             started_ns: clock.now_ns(),
             clock,
             stopping: AtomicBool::new(false),
+            leaving_ns: AtomicU64::new(0),
         }
     }
 
@@ -259,6 +262,48 @@ impl Service {
         self.stopping.store(true, Ordering::Release);
     }
 
+    /// Leaves from now on: no session is opened, no chunk granted, and clients hear of it with the
+    /// answer to their next heartbeat. False if it did so before.
+    pub(super) fn leave(&self) -> bool {
+        let now_ns = self.now_ns().max(1);
+        let relaxed = Ordering::Relaxed;
+        // ORDERING: relaxed; nothing else is published with it.
+        let begun = self
+            .leaving_ns
+            .compare_exchange(0, now_ns, relaxed, relaxed);
+        begun.is_ok()
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving_since_ns().is_some()
+    }
+
+    fn leaving_since_ns(&self) -> Option<u64> {
+        // ORDERING: relaxed, as in `leave`.
+        let since_ns = self.leaving_ns.load(Ordering::Relaxed);
+        (since_ns > 0).then_some(since_ns)
+    }
+
+    /// How far a node that leaves is; `None` of one that stays.
+    pub(super) fn leave_progress(&self) -> Option<LeaveProgress> {
+        let since_ns = self.leaving_since_ns()?;
+        let (sessions, have_heard) = {
+            let sessions = self.sessions();
+            (sessions.len() as u64, sessions.have_heard())
+        };
+        let (map, table) = (self.memory.map(), self.memory.table());
+        let owned = u64::from(map.extents()).saturating_sub(u64::from(table.free_count()));
+        // Those of sessions that have ended, which the device does not free.
+        let extents = owned.saturating_sub(get(&self.metrics.extents_stuck));
+        // A client of a release that does not send the request which says so never hears of it.
+        let is_late = self.now_ns() - since_ns >= nanoseconds(self.options.lease);
+        Some(LeaveProgress {
+            sessions,
+            extents,
+            has_left: extents == 0 && (have_heard || is_late),
+        })
+    }
+
     pub(super) fn now_ns(&self) -> u64 {
         self.clock.now_ns().saturating_sub(self.started_ns)
     }
@@ -336,6 +381,9 @@ impl Service {
             Opening::New => {
                 let key = token::key_of(token);
                 let proved = greeted.proved(proof, key, token.is_some())?;
+                if self.is_leaving() {
+                    return Err(Refused::Leaving);
+                }
                 let name = greeted.client.clone();
                 let session = proved.session_key(key);
                 let speaker = self.sessions().open(name, session, now_ns)?;
@@ -378,6 +426,9 @@ impl Service {
                 asked_bytes: bytes,
                 bytes_max,
             });
+        }
+        if self.is_leaving() {
+            return Err(Refused::Leaving);
         }
         let (table, map) = (self.memory.table(), self.memory.map());
         let asked_bytes = u64::from(count) * extent_bytes;
@@ -633,6 +684,13 @@ impl Service {
                 return Err(Refused::OutOfTurn);
             }
             Request::Heartbeat => Reply::Renewed,
+            Request::Renew => {
+                let is_leaving = self.is_leaving();
+                if is_leaving {
+                    self.sessions().hear(speaker.session);
+                }
+                Reply::Renewal { is_leaving }
+            }
             Request::AllocateChunk { bytes } => Reply::Chunk(self.allocate(speaker, bytes)?.into()),
             Request::FreeChunk(chunk) => {
                 let run = chunk

@@ -111,6 +111,8 @@ pub(crate) struct Session<L> {
     counters: HashMap<u32, u64>,
     /// Requests in progress.
     requests: u32,
+    /// Whether the client has heard that the node leaves.
+    has_heard: bool,
 }
 
 impl<L: Line> Session<L> {
@@ -127,6 +129,7 @@ impl<L: Line> Session<L> {
             lines: BTreeMap::new(),
             counters: HashMap::new(),
             requests: 0,
+            has_heard: false,
         }
     }
 
@@ -284,6 +287,16 @@ impl<L: Line> Session<L> {
     /// A request was performed.
     pub(crate) fn done(&mut self) {
         self.requests -= 1;
+    }
+
+    /// The client has heard that the node leaves.
+    pub(crate) fn hear(&mut self) {
+        self.has_heard = true;
+    }
+
+    /// Whether the client need not be waited for: it has heard that the node leaves, or is silent.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.has_heard || self.lapsed || self.end.is_some()
     }
 
     pub(crate) fn requests(&self) -> u32 {

@@ -217,6 +217,18 @@ impl<L: Line> Sessions<L> {
         self.sessions.get(&session).map_or(0, Session::requests)
     }
 
+    /// The client of a session has heard that the node leaves.
+    pub(crate) fn hear(&mut self, session: OwnerId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.hear();
+        }
+    }
+
+    /// Whether each client that is not silent has heard that the node leaves.
+    pub(crate) fn have_heard(&self) -> bool {
+        self.sessions.values().all(Session::has_heard)
+    }
+
     /// A request that [`Sessions::request`] accepted was performed.
     pub(crate) fn done(&mut self, speaker: Speaker) {
         self.release(speaker.session);

@@ -413,6 +413,14 @@ impl NodeHandle {
         NodeBytes::new(self.node.keeper(), session, access, range).ok_or(NotPermitted)
     }
 
+    /// Has the node leave: it opens no session and grants no chunk, and its clients hear of it with
+    /// their next heartbeat, at the latest after a quarter of the lease. They claim nothing from
+    /// then on, and move what they can to other nodes. The node serves until it is stopped;
+    /// [`NodeMetrics::leave_progress`] says when nothing is left on it. False if it did so before.
+    pub fn leave(&self) -> bool {
+        self.node.leave()
+    }
+
     /// Stops listening, ends all connections, and waits until they have ended. Procedures are not
     /// waited for.
     pub fn stop(mut self) {
@@ -435,6 +443,19 @@ impl Drop for NodeHandle {
     }
 }
 
+/// How far a node is that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LeaveProgress {
+    /// Open sessions, those kept after their lease and those being reclaimed included.
+    pub sessions: u64,
+    /// Extents that sessions hold.
+    pub extents: u64,
+    /// No session holds an extent, and each client has heard that the node leaves, is silent, or
+    /// has had a lease to hear of it.
+    pub has_left: bool,
+}
+
 /// Reads a memory node's figures.
 #[derive(Clone, Debug)]
 pub struct NodeMetrics(Arc<Service>);
@@ -444,6 +465,19 @@ impl NodeMetrics {
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
         self.0.statistics()
+    }
+
+    /// How far a node is that leaves; `None` of one that stays. Cost: a lock of the sessions, and
+    /// reads the bitmap of the table.
+    #[must_use]
+    pub fn leave_progress(&self) -> Option<LeaveProgress> {
+        self.0.leave_progress()
+    }
+
+    /// Whether the node leaves.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.0.is_leaving()
     }
 
     /// Memory that answers take which clients have not read, in bytes.

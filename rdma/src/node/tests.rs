@@ -2,6 +2,7 @@
 //! connections, limits, and starting and stopping.
 
 mod isolation;
+mod leaving;
 mod newcomers;
 mod shares;
 mod turns;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::control::token::{self, Join, SessionKey, Token};
-use crate::control::{Chunk, Grant, NodeStatistics, Opening, Reply, Request, Welcome};
+use crate::control::{Chunk, Grant, NodeStatistics, Opening, Refused, Reply, Request, Welcome};
 use crate::control::{ClientHello, SessionError, granted};
 use crate::executor::Timer;
 use crate::pool::{ExtentRun, NodeMap, OwnerId};
@@ -110,6 +110,10 @@ pub struct NodeSession {
     needs: Option<Token>,
     welcome: Welcome,
     pass: MemoryPass,
+    /// The node's release does not know a renewal that says whether it leaves.
+    is_older: bool,
+    /// The node has said that it leaves.
+    is_leaving: bool,
 }
 
 /// Shakes hands. If the node drops the connection meanwhile, as it does when it has no place for
@@ -178,6 +182,8 @@ impl NodeSession {
             needs: token.cloned(),
             welcome,
             pass,
+            is_older: false,
+            is_leaving: false,
         })
     }
 
@@ -270,13 +276,31 @@ impl NodeSession {
         granted(&reply, wanted)
     }
 
-    /// Renews the lease. Cost: a round trip, as for all following requests.
+    /// Whether the node has said that it leaves: claim nothing there.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// Renews the lease, and hears whether the node leaves. Cost: a round trip, as for all
+    /// following requests; the first at a node of an older release takes two.
     ///
     /// # Errors
     /// [`SessionError::Expired`] if the session has ended. Otherwise the connection failed, and the
     /// session can be resumed.
     pub async fn heartbeat(&mut self) -> Result<(), SessionError> {
         let wanted = "a renewed lease";
+        if !self.is_older {
+            match self.call(&Request::Renew, wanted).await {
+                Ok(Reply::Renewal { is_leaving }) => {
+                    self.is_leaving |= is_leaving;
+                    return Ok(());
+                }
+                Ok(_) => return Err(SessionError::Unexpected(wanted)),
+                Err(SessionError::Refused(Refused::UnknownKind(_))) => self.is_older = true,
+                Err(error) => return Err(error),
+            }
+        }
         match self.call(&Request::Heartbeat, wanted).await? {
             Reply::Renewed => Ok(()),
             _ => Err(SessionError::Unexpected(wanted)),

@@ -272,6 +272,12 @@ impl NodeConnections {
         self.session.is_some()
     }
 
+    /// Whether the node has said that it leaves: claim nothing there, and move what can be moved.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.kept.is_leaving()
+    }
+
     /// Takes the reason why the newest attempt to reach the node failed.
     pub fn take_error(&mut self) -> Option<ManagerError> {
         let stopped = || ManagerError::Stopped(self.address.clone());

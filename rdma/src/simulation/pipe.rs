@@ -95,7 +95,10 @@ impl Wires {
 }
 
 fn is_heartbeat(message: &[u8]) -> bool {
-    Request::decode(message) == Ok(Request::Heartbeat)
+    matches!(
+        Request::decode(message),
+        Ok(Request::Heartbeat | Request::Renew)
+    )
 }
 
 /// One end of a connection. Dropping it closes it.

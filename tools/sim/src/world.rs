@@ -509,6 +509,7 @@ impl World {
             ("requests served on loan", total.requests_lent),
             ("keys lost", total.lost_keys),
             ("pages copied again", total.pages_copied),
+            ("pages moved to emptier nodes", total.pages_balanced),
             ("pieces of copies mended", total.copies_mended),
             ("reads of another copy", total.far_reads_elsewhere),
             ("sections", total.sections),

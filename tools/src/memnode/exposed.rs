@@ -23,9 +23,13 @@ impl Exposed for ExposedNode {
         self.0.is_serving()
     }
 
+    fn is_leaving(&self) -> bool {
+        self.0.is_leaving()
+    }
+
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.0.statistics();
-        encode_gauges(encoder, &now, self.0.held_bytes())?;
+        encode_gauges(encoder, &now, &self.0)?;
         encode_counters(encoder, &now)?;
         let refusals: Vec<_> = self.0.refusals().collect();
         let help = "Connections and control requests refused";
@@ -36,7 +40,7 @@ impl Exposed for ExposedNode {
 fn encode_gauges(
     encoder: &mut DescriptorEncoder<'_>,
     now: &NodeStatistics,
-    held_bytes: u64,
+    metrics: &NodeMetrics,
 ) -> fmt::Result {
     let mut gauge = |name: &str, help: &str, value: u64| {
         let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
@@ -60,7 +64,12 @@ fn encode_gauges(
     gauge(
         "held_bytes",
         "Memory of answers that clients have not read",
-        held_bytes,
+        metrics.held_bytes(),
+    )?;
+    gauge(
+        "leaving",
+        "Whether the node leaves: 1 or 0",
+        u64::from(metrics.is_leaving()),
     )?;
     #[allow(clippy::cast_precision_loss, reason = "microseconds do for centuries")]
     let uptime = ConstGauge::new((now.uptime_ns / 1_000) as f64 / 1e6);

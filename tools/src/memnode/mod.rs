@@ -2,17 +2,20 @@
 //!
 //! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
 //! a signal. `lent` checks the memory, `exposed` has the metrics, `descriptors` the limit on open
-//! files, `announced` the flags by which others find the node, `registration` its key in etcd.
+//! files, `announced` the flags by which others find the node, `registration` its key in etcd, `leave`
+//! what SIGUSR1 does.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1. Only a warning
 //!   about the token's file may come before it, but for an etcd that is lost during the start.
 //! - I2: beyond loopback the node needs a token or `--insecure`. Metrics have no token, so beyond
 //!   loopback they need `--insecure` in any case.
-//! - I3: SIGTERM, SIGINT and SIGHUP end it cleanly with exit code 0, also during the start.
+//! - I3: SIGTERM, SIGINT and SIGHUP end it cleanly with exit code 0, also during the start. SIGUSR1
+//!   does so once no client has anything there.
 
 mod announced;
 mod descriptors;
 mod exposed;
+mod leave;
 mod lent;
 mod registration;
 
@@ -38,7 +41,7 @@ use farcore_rdma::node::{
 use farcore_rdma::{FabricAddress, Lock, PageKind, Scheme};
 use farcore_tuning::{HttpLimits, HttpServer, is_loopback};
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
@@ -371,12 +374,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     // A closed stdout is no reason to stop.
     let (scheme, address) = (scheme.as_str(), handle.address());
     let _ = writeln!(out, "ready: {scheme}://{address} lends {size}").and_then(|()| out.flush());
-    loop {
-        if let Event::Signal(signal) = events.recv().context("signals were lost")? {
-            info!(signal, "stopping");
-            break;
-        }
-    }
+    leave::wait_for_end(&events, &handle, registration.as_ref())?;
     // Before, so that it is not added any more.
     if let Some(registration) = registration {
         registration.end();
@@ -391,7 +389,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
 /// and a signal must not wait for it.
 fn start(node: NodeOptions) -> Result<Receiver<Event>> {
     let (sender, events) = mpsc::channel();
-    let mut signals = Signals::new(stop::heeded(&[SIGTERM, SIGINT, SIGHUP]))
+    let mut signals = Signals::new(stop::heeded(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1]))
         .context("cannot wait for signals")?;
     let signalled = sender.clone();
     thread::Builder::new()

@@ -73,13 +73,6 @@ impl Registration {
 
     /// Says in etcd that the node drains, so that servers have its pages copied to others. It does
     /// not wait for that.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "the node cannot be drained by its own process yet"
-        )
-    )]
     pub(super) fn drains(&self) {
         // The thread ends only with this value.
         let _ = self.orders.send(Order::Drain);

@@ -27,6 +27,7 @@ struct Node {
     address: String,
     zone: Option<String>,
     is_up: bool,
+    is_leaving: bool,
     reason: Option<String>,
     extent_bytes: u64,
     lent_bytes: u64,
@@ -46,6 +47,7 @@ impl From<NodeFigures> for Node {
             address: address.map_or_else(String::new, |node| node.address.to_string()),
             zone: address.and_then(|node| node.zone.clone()),
             is_up: figures.is_up,
+            is_leaving: figures.is_leaving,
             reason: figures.reason,
             extent_bytes: figures.extent_bytes,
             lent_bytes: figures.lent_bytes,
@@ -58,6 +60,7 @@ fn render(nodes: &[Node]) -> String {
     let columns = ["node", "zone", "state", "lends", "free", "extent"];
     let rows = nodes.iter().map(|node| {
         let state = match &node.reason {
+            _ if node.is_up && node.is_leaving => "leaving".to_owned(),
             _ if node.is_up => "up".to_owned(),
             Some(reason) => format!("down: {reason}"),
             None => "down".to_owned(),

@@ -322,10 +322,16 @@ impl Serve {
     /// Starts `farcore serve` with little memory at a free port, by a command that runs the words
     /// after it.
     pub(crate) fn start_after(before: &[&str], arguments: &[&str]) -> Self {
+        Self::start_with(before, ["32MiB", "32MiB"], arguments)
+    }
+
+    /// As [`Serve::start_after`], with so much local and far memory.
+    pub(crate) fn start_with(before: &[&str], sizes: [&str; 2], arguments: &[&str]) -> Self {
+        let [local, far] = sizes;
         let mut command = farcore_after(before);
         command
             .args(["serve", "--resp", "127.0.0.1:0", "--no-huge-pages"])
-            .args(["--local", "32MiB", "--far", "32MiB"])
+            .args(["--local", local, "--far", far])
             .args(arguments)
             .env_remove("RUST_LOG");
         let child = command

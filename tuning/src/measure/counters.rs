@@ -300,6 +300,8 @@ counters! {
     pages_relocated: Counter,
     /// Copies of pages that were made again, because a node had lost or not taken one.
     pages_copied: Counter,
+    /// Pages that were moved from a node to an emptier one.
+    pages_balanced: Counter,
     /// Damaged pieces of copies that were written again from another copy.
     copies_mended: Counter,
     /// Times that a memory node has taken back what it lent, because it was started again or the

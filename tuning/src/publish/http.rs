@@ -54,6 +54,11 @@ pub trait Exposed: fmt::Debug + Send + Sync + 'static {
 
     /// Whether the source serves; `/healthz` reports it.
     fn is_healthy(&self) -> bool;
+
+    /// Whether it serves until its clients have left; `/healthz` says so.
+    fn is_leaving(&self) -> bool {
+        false
+    }
 }
 
 /// Limits on an [`HttpServer`]'s connections.
@@ -113,10 +118,10 @@ async fn metrics(State(exposed): State<Arc<dyn Exposed>>) -> impl IntoResponse {
 }
 
 async fn health(State(exposed): State<Arc<dyn Exposed>>) -> (StatusCode, &'static str) {
-    if exposed.is_healthy() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    match (exposed.is_healthy(), exposed.is_leaving()) {
+        (true, false) => (StatusCode::OK, "ok\n"),
+        (true, true) => (StatusCode::OK, "leaving\n"),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
     }
 }
 

@@ -8,6 +8,7 @@
 //! - I1: a tag names the queue pair, so a failure is attributed without knowing what it was posted
 //!   for.
 
+mod balance;
 pub(in crate::shard) mod buffers;
 mod copies;
 mod extents;
@@ -461,11 +462,28 @@ impl<E: Endpoint> FarStore<E> {
         self.pages.target.is_some()
     }
 
-    /// The target is a copy of a page from now on, or free again.
-    pub(in crate::shard) fn settle_target(&mut self, page: u32, is_copy: bool, now_ns: u64) {
+    /// Claims an extent of a node as the target; false if it takes none now.
+    pub(in crate::shard) fn claim_target_on(&mut self, node: NodeId, now_ns: u64) -> bool {
+        debug_assert!(self.pages.target.is_none(), "one page is copied at a time");
+        let queue = node.writes();
+        if self.pages.health.may_try(queue, now_ns) && self.is_up(queue, now_ns) {
+            self.pages.target = self.pages.extents.claim(node);
+            self.publish_bytes();
+        }
+        self.pages.target.is_some()
+    }
+
+    /// The target is a copy of a page from now on, for the copy on a node if it replaces that; or
+    /// it is free again.
+    pub(in crate::shard) fn settle_target(
+        &mut self,
+        (page, replaces): (u32, Option<NodeId>),
+        is_copy: bool,
+        now_ns: u64,
+    ) {
         if let Some(target) = self.pages.target.take() {
             if is_copy && !self.pages.extents.is_lost(target) {
-                self.pages.place_target(page, target, now_ns);
+                self.pages.place_target((page, replaces), target, now_ns);
             } else {
                 self.pages.extents.release(target);
             }

@@ -512,13 +512,22 @@ impl FarPages {
         nodes.find(|&node| self.extents.is_leaving(node) && !self.health.is_doubtful(node))
     }
 
-    /// Makes the target a copy of a page. It replaces one on a node that leaves, which is held as
-    /// the extent that was left until [`FarPages::release_left`].
-    pub(super) fn place_target(&mut self, page: u32, target: Extent, now_ns: u64) {
+    /// Makes the target a copy of a page. It replaces the one on the node that is named, else one
+    /// on a node that leaves. That is held as the extent that was left until
+    /// [`FarPages::release_left`].
+    pub(super) fn place_target(
+        &mut self,
+        (page, replaces): (u32, Option<NodeId>),
+        target: Extent,
+        now_ns: u64,
+    ) {
         debug_assert!(self.left.is_none(), "pages I5: one is left at a time");
+        let is_replaced = |copy: &Extent| match replaces {
+            Some(node) => copy.node() == node,
+            None => self.extents.is_leaving(copy.node()),
+        };
         for place in 0..self.plan.most() {
-            let is_leaving = |copy: &Extent| self.extents.is_leaving(copy.node());
-            if self.copy(page, place).filter(is_leaving).is_some() {
+            if self.copy(page, place).filter(is_replaced).is_some() {
                 self.left = self.copy_mut(page, place).replace(target);
                 return;
             }

@@ -22,6 +22,7 @@ impl<E: Endpoint> Shard<E> {
         let added = self.far.add(node, piece);
         if added.is_ok() {
             self.pressure.relieve();
+            self.copier.balancer.look_soon();
         }
         added
     }
@@ -78,6 +79,7 @@ impl<E: Endpoint> Shard<E> {
         self.far.pages.retry_reads();
         self.far.pages.forgive();
         self.copier.rest_no_more();
+        self.copier.balancer.look_soon();
         self.pressure.relieve();
         self.publish_gauges();
     }

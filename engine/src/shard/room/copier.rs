@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use farcore_rdma::Landing;
 use farcore_tuning::HistogramSnapshot;
 
+use super::balancer::Balancer;
 use crate::shard::far::{Avoided, NodeId};
 
 /// Pieces of a page in flight at once.
@@ -32,6 +33,8 @@ pub(super) struct Task {
     pub(super) sequence: u64,
     /// The copy that is mended; `None` if a copy is added.
     pub(super) mends: Option<NodeId>,
+    /// The node whose copy the added one replaces, to lie on an emptier node.
+    pub(super) replaces: Option<NodeId>,
     /// The copy that was seen to be good, of one that is mended.
     pub(super) source: Option<NodeId>,
     /// Bytes of the page.
@@ -92,6 +95,7 @@ pub(in crate::shard) struct Copier {
     /// Nothing is to be copied before this time, because no node has room.
     pub(super) rests_until_ns: u64,
     pub(super) pace: Pace,
+    pub(in crate::shard) balancer: Balancer,
 }
 
 impl Copier {
@@ -107,6 +111,7 @@ impl Copier {
             is_passing: false,
             rests_until_ns: 0,
             pace: Pace::new(percent),
+            balancer: Balancer::default(),
         }
     }
 
@@ -130,7 +135,12 @@ impl Copier {
         self.mends.retain(|task| !is_of(task));
     }
 
-    /// No page is being copied or looked for, and no copy is to be mended.
+    /// A copy is to be mended.
+    pub(super) fn has_mends(&self) -> bool {
+        !self.mends.is_empty()
+    }
+
+    /// No page is being copied, moved or looked for, and no copy is to be mended.
     pub(in crate::shard) fn is_idle(&self) -> bool {
         let has_job = self.job.is_some() || self.left.is_some();
         !has_job && self.mends.is_empty() && !self.is_passing

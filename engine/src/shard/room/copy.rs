@@ -5,6 +5,7 @@
 //! short page -> target extent -> pieces: READ from a copy -> WRITE to the target -> one more copy
 //! page on a node that leaves  -> as a short page; the target replaces the copy there, which is free
 //!                                once a READ posted after that has completed
+//! page on a node that is fuller than others -> as one on a node that leaves (`balance`)
 //! damaged record of one copy  -> piece:  READ from another -> WRITE over it
 //! ```
 //!
@@ -42,11 +43,13 @@ impl<E: Endpoint> Shard<E> {
     pub(crate) fn is_copying(&self) -> bool {
         let is_resting = self.now_ns < self.copier.rests_until_ns;
         self.lacks_copies() && !(self.copier.is_idle() && is_resting)
+            || !self.far.pages.has_short && self.copier.balancer.is_wanted(self.now_ns)
     }
 
     /// Some page may have fewer copies than it should.
     pub(in crate::shard) fn lacks_copies(&self) -> bool {
-        !self.copier.is_idle() || self.far.pages.has_short
+        let is_copying = !self.copier.is_idle() && !self.copier.balancer.is_moving;
+        is_copying || self.far.pages.has_short || self.copier.has_mends()
     }
 
     /// What a flight has read is proven: copies that were not what was written are mended from the
@@ -70,6 +73,7 @@ impl<E: Endpoint> Shard<E> {
                 page,
                 sequence: self.local.pages.get(page).sequence,
                 mends: Some(node),
+                replaces: None,
                 source: Some(source),
                 start,
                 end: start + bytes,
@@ -80,8 +84,8 @@ impl<E: Endpoint> Shard<E> {
     /// Copies a little. True if anything was done.
     #[inline]
     pub(in crate::shard) fn copy_slice(&mut self) -> bool {
-        let is_off = self.copier.is_idle() && !self.far.pages.has_short;
-        !is_off && self.copy_on()
+        let is_on = !self.copier.is_idle() || self.far.pages.has_short || self.is_unbalanced();
+        is_on && self.copy_on()
     }
 
     #[cold]
@@ -122,7 +126,8 @@ impl<E: Endpoint> Shard<E> {
 
     /// Begins the next task. False if there is none now.
     fn begin_copy(&mut self) -> bool {
-        let Some(task) = self.next_mend().or_else(|| self.next_short()) else {
+        let task = self.next_mend().or_else(|| self.next_short());
+        let Some(task) = task.or_else(|| self.next_unbalanced()) else {
             return false;
         };
         let avoided = task.source.map_or(Avoided::NONE, Avoided::all_but);
@@ -175,30 +180,39 @@ impl<E: Endpoint> Shard<E> {
                 self.copier.passed_over += 1;
                 continue;
             }
-            let entry = self.local.pages.get(page);
-            let (units, records) = (entry.units as usize, entry.records);
-            return Some(Task {
-                page,
-                sequence: entry.sequence,
-                mends: None,
-                // What leaves is moved as it is: another copy may be damaged.
-                source: self.far.pages.leaves(page),
-                start: 0,
-                end: units * UNIT_BYTES + self.directory_far_bytes(records),
-            });
+            let mut task = self.whole_page(page);
+            // What leaves is moved as it is: another copy may be damaged.
+            task.source = self.far.pages.leaves(page);
+            return Some(task);
         }
         self.background_due = true;
         None
     }
 
-    /// Claims what a page is copied to, unless compaction and flush cannot do without it. Where no
-    /// page fits, since all nodes but one are full, a copy on that one takes nothing from them.
+    /// The task that adds a copy of a page.
+    pub(super) fn whole_page(&self, page: u32) -> Task {
+        let entry = self.local.pages.get(page);
+        let (units, records) = (entry.units as usize, entry.records);
+        Task {
+            page,
+            sequence: entry.sequence,
+            mends: None,
+            replaces: None,
+            source: None,
+            start: 0,
+            end: units * UNIT_BYTES + self.directory_far_bytes(records),
+        }
+    }
+
+    /// Claims what a page is copied to, unless compaction and flush cannot do without it. Where
+    /// hardly a page fits, since all nodes but one are full, a copy on that one takes nothing from
+    /// them.
     fn claim_room(&mut self, page: u32) -> bool {
         if self.compactor.is_stuck() {
             return false;
         }
         let kept = match self.far.pages.takable_count() {
-            0 if self.far.pages.plan().most() > 1 => ROOM_KEPT,
+            0..=ROOM_KEPT if self.far.pages.plan().most() > 1 => ROOM_KEPT,
             0..=ROOM_KEPT => return false,
             _ => 0,
         };
@@ -365,14 +379,17 @@ impl<E: Endpoint> Shard<E> {
         };
         let is_good = !job.failed && self.is_as_copied(&job.task);
         if job.task.mends.is_none() {
-            self.far.settle_target(job.task.page, is_good, self.now_ns);
+            let replaced = (job.task.page, job.task.replaces);
+            self.far.settle_target(replaced, is_good, self.now_ns);
         }
         let counters = &self.metrics.counters;
-        match (is_good, job.task.mends) {
-            (true, None) => counters.pages_copied.add(1),
-            (true, Some(_)) => counters.copies_mended.add(1),
+        match (is_good, job.task.mends, job.task.replaces) {
+            (true, None, Some(_)) => counters.pages_balanced.add(1),
+            (true, None, None) => counters.pages_copied.add(1),
+            (true, Some(_), _) => counters.copies_mended.add(1),
+            (false, _, Some(_)) => self.rest_from_balance(),
             // It is found again in another pass.
-            (false, _) => self.copier.passed_over += 1,
+            (false, _, None) => self.copier.passed_over += 1,
         }
         if is_good && job.task.mends.is_none() && self.is_short(job.task.page) {
             // It lacks one more.
@@ -386,6 +403,7 @@ impl<E: Endpoint> Shard<E> {
             });
             self.leave_extent();
         } else {
+            self.copier.balancer.is_moving = false;
             self.unpin(job.task.page);
         }
     }
@@ -430,6 +448,7 @@ impl<E: Endpoint> Shard<E> {
                 self.far.buffers.compaction.free(landing);
             }
             self.far.release_left();
+            self.copier.balancer.is_moving = false;
             self.unpin(left.page);
         }
     }

@@ -1,12 +1,14 @@
 //! Room in a shard's memory: how short frames are, and the work between requests that frees them:
 //! flush, compaction, eviction, forgetting lost keys and removing expired ones. Also copies of
-//! pages that nodes have lost.
+//! pages that nodes have lost, and pages that move to emptier nodes.
 //!
 //! Each runs in bounded slices, between requests, with landing buffers of its own; copying shares
 //! those of compaction. Where it has state, a file of its own holds that (`flusher`, `copier`,
-//! `compactor`, `evictor`, `lost`, `expiring`, `pressure`): the shard is made of these, and the
-//! work is done on the shard.
+//! `balancer`, `compactor`, `evictor`, `lost`, `expiring`, `pressure`): the shard is made of these,
+//! and the work is done on the shard.
 
+pub(in crate::shard) mod balance;
+pub(in crate::shard) mod balancer;
 pub(in crate::shard) mod compaction;
 pub(in crate::shard) mod compactor;
 pub(in crate::shard) mod copier;

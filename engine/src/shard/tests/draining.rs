@@ -26,11 +26,11 @@ fn setting(copies: usize) -> Setting {
 }
 
 impl Reactor {
-    fn drain(&mut self, node: usize, leaves: bool) {
+    pub(super) fn drain(&mut self, node: usize, leaves: bool) {
         self.shard.drain_node(NodeId::new(node), leaves);
     }
 
-    fn left_on(&self, node: usize) -> usize {
+    pub(super) fn left_on(&self, node: usize) -> usize {
         self.shard.left_on(NodeId::new(node))
     }
 
@@ -44,13 +44,13 @@ impl Reactor {
     }
 
     /// A node of which nothing is left leaves. No request reaches it any more.
-    fn vacate(&mut self, node: usize) {
+    pub(super) fn vacate(&mut self, node: usize) {
         self.shard.vacate_node(NodeId::new(node));
         self.lose(node, Outages::Cut);
     }
 
     /// A node joins at a position that is vacant, with this many extents.
-    fn join(&mut self, node: usize, extents: u64) {
+    pub(super) fn join(&mut self, node: usize, extents: u64) {
         self.restore(node);
         let id = NodeId::new(node);
         self.shard.join_node(id, node_name(node).into(), node);
@@ -65,7 +65,7 @@ impl Reactor {
     }
 
     /// Advances until nothing is left at a node.
-    fn until_left(&mut self, node: usize) {
+    pub(super) fn until_left(&mut self, node: usize) {
         for step in 0..400_000 {
             if self.left_on(node) == 0 {
                 return;
@@ -254,6 +254,95 @@ fn pages_of_a_drained_node_wait_until_another_one_has_room() {
         assert_holds(&mut reactor, key, 1);
     }
     reactor.check();
+}
+
+/// A node leaves and another one comes in its place, with this many extents.
+fn exchanged(reactor: &mut Reactor, node: usize, extents: u64) {
+    reactor.drain(node, true);
+    reactor.until_left(node);
+    reactor.vacate(node);
+    reactor.join(node, extents);
+}
+
+fn free_on(reactor: &Reactor, node: usize) -> usize {
+    reactor.shard.far.pages.extents().free_on(NodeId::new(node))
+}
+
+/// Pages of two copies have no room where all nodes but one are full, and a page that leaves has.
+#[test]
+fn copies_of_a_full_cluster_fit_the_one_node_that_is_empty() {
+    for left in 0..=2 {
+        let mut reactor = Reactor::new(&Setting {
+            far_bytes: 36 << 20,
+            ..setting(2)
+        });
+        reactor.drain(2, true);
+        reactor.vacate(2);
+        for node in 0..2 {
+            exchanged(&mut reactor, node, 128);
+        }
+        let mut keys = 0;
+        while free_on(&reactor, 0).max(free_on(&reactor, 1)) > left {
+            let answer = put(&mut reactor, keys, 1);
+            assert!(
+                matches!(answer, Owned::Stored(_)),
+                "{left} {keys}: {answer:?}"
+            );
+            keys += 1;
+        }
+        reactor.join(2, 192);
+        reactor.drain(0, true);
+        assert!(reactor.shard.far.pages.takable_count() <= left);
+        reactor.until_left(0);
+        reactor.vacate(0);
+        reactor.check();
+        for key in 0..keys {
+            assert_holds(&mut reactor, key, 1);
+        }
+    }
+}
+
+/// The zones of a page's copies, of nodes 0 and 1 in one and 2 and 3 in another.
+fn assert_in_both_zones(reactor: &Reactor) -> usize {
+    let pages = &reactor.shard.far.pages;
+    let mut seen = 0;
+    for (number, _) in reactor.shard.local.pages.iter() {
+        let nodes = pages.places(number, 0).map(|(node, _)| node.position());
+        if let [one, other] = nodes.collect::<Vec<_>>()[..] {
+            assert_ne!(one / 2, other / 2, "page {number} on {one} and {other}");
+            seen += 1;
+        }
+    }
+    seen
+}
+
+#[test]
+fn pages_of_a_drained_node_keep_their_zones() {
+    for leaves in [2, 3] {
+        let mut reactor = Reactor::new(&Setting {
+            nodes: 4,
+            ..setting(2)
+        });
+        // What stays of the second zone has less room than any node of the first.
+        exchanged(&mut reactor, 5 - leaves, 250);
+        let extents = reactor.shard.far.pages.extents_mut();
+        extents.set_zones([0, 0, 1, 1]);
+        for key in 0..KEYS {
+            assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+        }
+        assert!(assert_in_both_zones(&reactor) > 50);
+        assert!(reactor.left_on(leaves) > 10);
+        let first_zone = free_on(&reactor, 0).min(free_on(&reactor, 1));
+        assert!(free_on(&reactor, 5 - leaves) < first_zone);
+        reactor.drain(leaves, true);
+        reactor.until_left(leaves);
+        reactor.vacate(leaves);
+        assert!(assert_in_both_zones(&reactor) > 50);
+        for key in 0..KEYS {
+            assert_holds(&mut reactor, key, 1);
+        }
+        reactor.check();
+    }
 }
 
 #[test]

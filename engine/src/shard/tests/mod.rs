@@ -12,6 +12,7 @@
 )]
 
 mod ahead;
+mod balancing;
 mod breaches;
 mod collisions;
 mod copies;

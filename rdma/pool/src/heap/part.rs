@@ -62,6 +62,8 @@ pub(crate) struct Part {
     runs: HashMap<u32, u64>,
     claimed_bytes: u64,
     used_bytes: u64,
+    /// Nothing is taken any more, and no memory is kept for later.
+    is_leaving: bool,
 }
 
 impl Part {
@@ -77,7 +79,40 @@ impl Part {
             runs: HashMap::new(),
             claimed_bytes: 0,
             used_bytes: 0,
+            is_leaving: false,
         }
+    }
+
+    /// Keeps no memory for later from now on. Returns the numbers of the runs to be returned to the
+    /// node now; those that are given out follow as they are given back.
+    pub(crate) fn leave(&mut self) -> Vec<u32> {
+        self.is_leaving = true;
+        let is_empty = |(place, slab): (usize, &Option<Slab>)| {
+            let is_empty = slab.as_ref().is_some_and(Slab::is_empty);
+            is_empty.then(|| u32::try_from(place).unwrap_or(u32::MAX))
+        };
+        let slabs = self.slabs.all.iter().enumerate().filter_map(is_empty);
+        let slabs: Vec<u32> = slabs.collect();
+        let folded = |place| self.fold_slab(place).ok().flatten();
+        let mut returned: Vec<u32> = slabs.into_iter().filter_map(folded).collect();
+        for place in 0..u32::try_from(self.extents.all.len()).unwrap_or(u32::MAX) {
+            if let Some(extent) = self.extents.get(place)
+                && extent.is_empty()
+            {
+                let longest = extent.longest();
+                self.by_longest.remove(&(longest, place));
+                self.empty_extents -= 1;
+                returned.extend(self.forget_extent(place));
+            }
+        }
+        returned
+    }
+
+    /// Forgets an empty extent, which is listed nowhere. Returns its number.
+    fn forget_extent(&mut self, place: u32) -> Option<u32> {
+        let extent = self.extents.take(place)?;
+        self.claimed_bytes -= u64::from(extent.free_pages()) * PAGE_BYTES;
+        Some(extent.number)
     }
 
     /// The session that its extents were claimed in.
@@ -208,10 +243,17 @@ impl Part {
             slab.listed = Some(list.len());
             list.push(place);
         }
-        if !slab.is_empty() || list.len() == 1 {
+        // Unless another has room, this one's pages stay taken.
+        if !slab.is_empty() || (list.len() == 1 && !self.is_leaving) {
             return Ok(None);
         }
-        // Another has room: this one's pages are free again.
+        self.fold_slab(place)
+    }
+
+    /// Frees the pages of an empty slab.
+    fn fold_slab(&mut self, place: u32) -> Result<Option<u32>, NotTaken> {
+        let slab = self.slabs.get(place).ok_or(NotTaken)?;
+        let list = &mut self.with_room[slab.length];
         let position = slab.listed.unwrap_or(0);
         list.swap_remove(position);
         if let Some(&moved) = list.get(position)
@@ -231,10 +273,8 @@ impl Part {
         }
         let (after, is_empty) = (extent.longest(), extent.is_empty());
         self.by_longest.remove(&(before, place));
-        if is_empty && self.empty_extents > 0 {
-            let extent = self.extents.take(place).ok_or(NotTaken)?;
-            self.claimed_bytes -= u64::from(extent.free_pages()) * PAGE_BYTES;
-            return Ok(Some(extent.number));
+        if is_empty && (self.empty_extents > 0 || self.is_leaving) {
+            return self.forget_extent(place).map(Some).ok_or(NotTaken);
         }
         self.empty_extents += usize::from(is_empty);
         self.by_longest.insert((after, place));

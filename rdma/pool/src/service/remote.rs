@@ -245,6 +245,12 @@ impl RemoteSource {
                 shared.nodes[node].set_up();
             }
         }
+        let leaves = self.connections.is_leaving();
+        if shared.nodes[node].set_leaving(leaves) && leaves {
+            let node_address = self.connections.address();
+            tracing::warn!(node = %node_address, "a memory node leaves: nothing is allocated there, and what is stays until it is freed");
+            shared.leave(node);
+        }
         self.renew(node, shared);
     }
 

@@ -130,6 +130,45 @@ fn a_full_node_is_passed_over() {
 }
 
 #[test]
+fn nothing_is_allocated_on_a_node_that_leaves() {
+    let nodes = [node(16), node(16)];
+    let pool = connect(&[&nodes[0], &nodes[1]]);
+    let on = |node| pool.at(Placement::Node(node));
+    let old = on(0).alloc_from(&[7_u64; 20_000]).wait().unwrap();
+    let small: Vec<_> = (0..100_u64)
+        .map(|value| on(0).alloc_box(value).wait().unwrap())
+        .collect();
+    // Memory that is kept for later.
+    drop(on(0).alloc::<u8>(5_000).wait().unwrap());
+    assert!(nodes[0].leave());
+    until(|| pool.nodes()[0].is_leaving);
+    assert!(pool.nodes()[0].is_up && !pool.nodes()[1].is_leaving);
+    for count in [1, 3_000, 70_000, 200_000] {
+        let new = pool.alloc::<u8>(count).wait().unwrap();
+        assert_eq!(new.nodes(), [1], "{count} bytes");
+        let spread = pool.at(Placement::Spread).alloc::<u8>(count).wait();
+        assert_eq!(spread.unwrap().nodes(), [1], "{count} bytes");
+    }
+    let refused = on(0).alloc::<u8>(1).wait().unwrap_err();
+    assert!(matches!(refused, PoolError::Leaving { .. }), "{refused}");
+    assert!(refused.to_string().contains(&name(&nodes[0])), "{refused}");
+    // What is there stays until it is freed.
+    assert_eq!(old.to_vec().wait().unwrap(), [7; 20_000]);
+    old.write(19_999, &8).wait().unwrap();
+    assert_eq!(old.read(19_999).wait().unwrap(), 8);
+    for (value, one) in (0..).zip(&small) {
+        assert_eq!(one.read().wait().unwrap(), value);
+    }
+    let progress = || nodes[0].metrics().leave_progress().expect("it leaves");
+    assert!(progress().extents > 0 && !progress().has_left);
+    drop(old);
+    drop(small);
+    until(|| progress().has_left);
+    assert_eq!((progress().extents, progress().sessions), (0, 1));
+    assert_eq!(pool.nodes()[0].claimed_bytes, 0);
+}
+
+#[test]
 fn threads_never_share_memory() {
     let nodes = [node(16), node(16)];
     let pool = connect(&[&nodes[0], &nodes[1]]);

@@ -15,7 +15,7 @@ impl From<&PoolError> for Code {
             PoolError::Down { .. } => Self::NodeDown,
             PoolError::UnknownOutcome { .. } => Self::UnknownOutcome,
             PoolError::Refused { .. } => Self::AccessRefused,
-            PoolError::Exhausted { .. } => Self::Exhausted,
+            PoolError::Exhausted { .. } | PoolError::Leaving { .. } => Self::Exhausted,
             PoolError::NoNode { .. } => Self::NoNode,
             PoolError::TooLong { .. } => Self::TooLong,
             PoolError::Alignment { .. } | PoolError::Lengths { .. } | PoolError::Option { .. } => {

@@ -1,0 +1,38 @@
+//! What the balance of nodes has for its state: whether pages move to emptier nodes, and when that
+//! is looked at next.
+
+/// How often shares are looked at, in nanoseconds.
+pub(super) const LOOK_NS: u64 = 100_000_000;
+
+/// Whether pages move to emptier nodes, and how far the pass over all pages is.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Balancer {
+    /// Pages move until shares are close.
+    pub(super) is_on: bool,
+    /// Something has changed that shares depend on.
+    pub(super) is_due: bool,
+    /// When shares are looked at next.
+    pub(super) looks_ns: u64,
+    pub(super) cursor: u32,
+    /// Pages that were moved in this pass.
+    pub(super) moved: usize,
+    /// A page is being moved, or the extent that it has left is not free yet.
+    pub(super) is_moving: bool,
+}
+
+impl Balancer {
+    /// Nodes have come or gone, or lend more.
+    pub(in crate::shard) fn look_soon(&mut self) {
+        (self.is_due, self.looks_ns) = (true, 0);
+    }
+
+    /// The core should go on though nothing else is to be done.
+    pub(super) fn is_wanted(&self, now_ns: u64) -> bool {
+        self.is_due || self.is_moving || self.is_on && now_ns >= self.looks_ns
+    }
+
+    /// A page could not be moved now.
+    pub(super) fn pause(&mut self, now_ns: u64) {
+        self.looks_ns = now_ns + LOOK_NS;
+    }
+}

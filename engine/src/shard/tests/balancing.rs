@@ -1,0 +1,226 @@
+//! Pages that move from fuller nodes to emptier ones.
+
+use super::nodes::{BOTH, KEYS, assert_holds, filled, link, put};
+use super::{ENCRYPTIONS, NodeId, Owned, Reactor, Setting};
+use crate::config::Config;
+use crate::shard::ShardTuning;
+use crate::shard::far::CopyPlan;
+
+/// The node that is empty.
+const EMPTY: usize = 3;
+
+/// Four nodes, a third full if all pages lie on three.
+fn setting(copies: usize) -> Setting {
+    Setting {
+        nodes: 4,
+        far_bytes: (32 << 20) * copies,
+        tuning: ShardTuning {
+            copies: CopyPlan::new(copies, 1),
+            ..Config::default().tuning()
+        },
+        ..Setting::default()
+    }
+}
+
+fn extents_of(setting: &Setting) -> u64 {
+    (setting.far_bytes / 4 / (64 << 10)) as u64
+}
+
+/// A shard whose last node has just joined.
+fn with_an_empty_node(setting: &Setting) -> Reactor {
+    let mut reactor = Reactor::new(setting);
+    reactor.drain(EMPTY, true);
+    reactor.vacate(EMPTY);
+    for key in 0..KEYS {
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+    }
+    reactor.join(EMPTY, extents_of(setting));
+    reactor
+}
+
+fn balanced(reactor: &Reactor) -> u64 {
+    reactor.shard.metrics.counters.snapshot().pages_balanced
+}
+
+fn spread(reactor: &Reactor) -> usize {
+    reactor.shard.far.pages.spread_percent(reactor.shard.now_ns)
+}
+
+/// Advances until nothing is copied or moved.
+fn until_settled(reactor: &mut Reactor) {
+    let mut lacks = true;
+    for step in 0..400_000 {
+        if !reactor.shard.is_copying() && reactor.shard.is_quiet() {
+            return;
+        }
+        reactor.advance();
+        // It was looked whether any lacks a copy; pages that move do not.
+        lacks &= reactor.shard.lacks_copies();
+        let says_so = reactor.shard.lacks_copies();
+        assert!(lacks || !says_so, "{:?}", reactor.shard.copier);
+        if step % 1_024 == 0 {
+            reactor.check();
+        }
+    }
+    panic!("pages move for ever: {:?}", reactor.shard.copier);
+}
+
+fn assert_all_held(reactor: &mut Reactor) {
+    for key in 0..KEYS {
+        assert_holds(reactor, key, 1);
+    }
+    reactor.check();
+}
+
+#[test]
+fn pages_move_to_an_empty_node_until_shares_are_close() {
+    for copies in [1, 2, 3] {
+        for encryption in ENCRYPTIONS {
+            let setting = Setting {
+                encryption,
+                link: link(),
+                ..setting(copies)
+            };
+            let mut reactor = with_an_empty_node(&setting);
+            assert!(spread(&reactor) >= 20, "{}", spread(&reactor));
+            until_settled(&mut reactor);
+            let after = spread(&reactor);
+            assert!(after <= 5, "{after}");
+            assert!(reactor.left_on(EMPTY) > 10);
+            let moved = balanced(&reactor);
+            assert!(moved > 10, "{moved}");
+            assert_all_held(&mut reactor);
+            let seen = reactor.shard.metrics.counters.snapshot();
+            assert_eq!((seen.gets_failed, seen.pages_copied), (0, 0));
+            // They stay where they are.
+            for _ in 0..50_000 {
+                reactor.advance();
+            }
+            assert_eq!(balanced(&reactor), moved);
+        }
+    }
+}
+
+#[test]
+fn pages_of_balanced_nodes_stay() {
+    for copies in [1, 2, 3] {
+        let mut reactor = filled(&setting(copies));
+        for _ in 0..50_000 {
+            reactor.advance();
+        }
+        assert!(spread(&reactor) < 20, "{}", spread(&reactor));
+        assert_eq!(balanced(&reactor), 0);
+    }
+    // Nodes that differ, but not by as much as is worth the moves.
+    let mut reactor = with_an_empty_node(&Setting {
+        far_bytes: 96 << 20,
+        ..setting(1)
+    });
+    assert!((6..20).contains(&spread(&reactor)), "{}", spread(&reactor));
+    until_settled(&mut reactor);
+    assert_eq!(balanced(&reactor), 0);
+}
+
+fn nodes_of(reactor: &Reactor) -> Vec<Vec<usize>> {
+    let pages = &reactor.shard.far.pages;
+    let all = reactor.shard.local.pages.iter().map(|(number, _)| {
+        let nodes = pages.places(number, 0).map(|(node, _)| node.position());
+        nodes.collect::<Vec<_>>()
+    });
+    all.filter(|nodes| nodes.len() == 2).collect()
+}
+
+#[test]
+fn copies_that_move_stay_in_their_zones() {
+    let setting = setting(2);
+    let mut reactor = Reactor::new(&setting);
+    reactor.drain(EMPTY, true);
+    reactor.vacate(EMPTY);
+    let zones = [0, 1, 1, 1];
+    reactor.shard.far.pages.extents_mut().set_zones(zones);
+    for key in 0..KEYS {
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+    }
+    // All pages are on node 0, the fullest, and stay there.
+    assert!(nodes_of(&reactor).iter().all(|nodes| nodes.contains(&0)));
+    reactor.join(EMPTY, extents_of(&setting));
+    reactor.shard.far.pages.extents_mut().set_zones(zones);
+    until_settled(&mut reactor);
+    for nodes in nodes_of(&reactor) {
+        assert_ne!(zones[nodes[0]], zones[nodes[1]], "{nodes:?}");
+    }
+    assert!(reactor.left_on(EMPTY) > 10 && balanced(&reactor) > 10);
+    assert_all_held(&mut reactor);
+}
+
+#[test]
+fn pages_that_zones_hold_where_they_are_are_not_looked_for_again_and_again() {
+    let mut reactor = Reactor::new(&Setting {
+        nodes: 3,
+        far_bytes: 36 << 20,
+        ..setting(2)
+    });
+    reactor.shard.far.pages.extents_mut().set_zones([0, 1, 1]);
+    for key in 0..KEYS {
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+    }
+    assert!(spread(&reactor) >= 20, "{}", spread(&reactor));
+    // It is looked at once more.
+    reactor.shard.node_is_back();
+    assert!(reactor.shard.is_copying());
+    until_settled(&mut reactor);
+    assert_eq!(balanced(&reactor), 0);
+    assert_all_held(&mut reactor);
+}
+
+#[test]
+fn a_node_that_fails_while_pages_move_to_it_costs_nothing() {
+    for outages in BOTH {
+        for copies in [1, 2] {
+            let mut reactor = with_an_empty_node(&Setting {
+                link: link(),
+                ..setting(copies)
+            });
+            while balanced(&reactor) < 5 {
+                reactor.advance();
+            }
+            reactor.lose(EMPTY, outages);
+            for _ in 0..50_000 {
+                reactor.advance();
+            }
+            reactor.check();
+            reactor.restore(EMPTY);
+            reactor.shard.node_is_back();
+            for _ in 0..400_000 {
+                if spread(&reactor) <= 5 {
+                    break;
+                }
+                reactor.advance();
+            }
+            assert!(spread(&reactor) <= 5, "{outages:?} {copies}");
+            assert_all_held(&mut reactor);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_pages_move_to_may_be_lost_or_drained() {
+    for is_lost in [false, true] {
+        let mut reactor = with_an_empty_node(&Setting {
+            link: link(),
+            ..setting(2)
+        });
+        while balanced(&reactor) < 5 {
+            reactor.advance();
+        }
+        if is_lost {
+            reactor.shard.lose_node(NodeId::new(EMPTY));
+            reactor.check();
+        }
+        reactor.drain(EMPTY, true);
+        reactor.until_left(EMPTY);
+        reactor.vacate(EMPTY);
+        assert_all_held(&mut reactor);
+        assert_eq!(reactor.shard.lost.slots(), 0);
+    }
+}
