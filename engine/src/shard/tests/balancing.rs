@@ -101,6 +101,34 @@ fn pages_move_to_an_empty_node_until_shares_are_close() {
     }
 }
 
+/// Where a page is more of a node than shares may differ by, it could be moved for ever.
+#[test]
+fn a_page_does_not_move_back_and_forth() {
+    const EXTENTS: u64 = 16;
+    let mut reactor = Reactor::new(&Setting {
+        nodes: 2,
+        far_bytes: 2 * (EXTENTS as usize) * (64 << 10),
+        link: link(),
+        ..setting(1)
+    });
+    reactor.drain(1, true);
+    reactor.vacate(1);
+    let mut keys = 0;
+    while reactor.left_on(0) < 9 || reactor.left_on(0) % 2 == 0 {
+        assert!(matches!(put(&mut reactor, keys, 1), Owned::Stored(_)));
+        keys += 1;
+    }
+    reactor.join(1, EXTENTS);
+    until_settled(&mut reactor);
+    let (first, second) = (reactor.left_on(0), reactor.left_on(1));
+    assert_eq!((first, second), (first, first - 1));
+    assert!(spread(&reactor) > 5 && balanced(&reactor) >= 4);
+    for key in 0..keys {
+        assert_holds(&mut reactor, key, 1);
+    }
+    reactor.check();
+}
+
 #[test]
 fn pages_of_balanced_nodes_stay() {
     for copies in [1, 2, 3] {
