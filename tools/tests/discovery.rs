@@ -274,8 +274,37 @@ fn an_etcd_without_nodes_is_waited_for() {
         node(&["--etcd", &later])
     });
     let server = serve(&place);
-    let node = later.join().unwrap();
-    until_serving(&server, &[&address(&node)]);
+    let one = later.join().unwrap();
+    until_serving(&server, &[&address(&one)]);
+    drop(server);
+
+    // Also until there are as many as pages have copies.
+    let later = place.clone();
+    let later = thread::spawn(move || {
+        thread::sleep(Duration::from_secs(1));
+        node(&["--etcd", &later])
+    });
+    let flags = ["--cores", "0", "--replicas", "2", "--nodes-from", &place];
+    let server = Serve::start(&flags);
+    let two = later.join().unwrap();
+    until_serving(&server, &[&address(&one), &address(&two)]);
+}
+
+#[test]
+fn a_server_begins_with_the_nodes_that_have_room() {
+    let nodes = [node(&[]), node(&[]), node(&[])];
+    let [one, two, three] = [0, 1, 2].map(|number: usize| address(&nodes[number]));
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("nodes");
+    fs::write(&file, format!("{one}\n{two}\n{three}\n")).unwrap();
+    let flags = ["--cores", "0", "--nodes-max", "2", "--nodes-from"];
+    let server = Serve::start(&[&flags[..], &[file.to_str().unwrap()]].concat());
+    until_serving(&server, &[&one, &two]);
+    assert!(line_of(&list(&server), &three).is_none());
+    // It joins once another one has gone.
+    fs::write(&file, format!("{two}\n{three}\n")).unwrap();
+    until_serving(&server, &[&two, &three]);
+    assert!(line_of(&list(&server), &one).is_none());
 }
 
 /// What the resolver of a test answers.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_channel::bounded;
+use async_channel::{Receiver, bounded};
 
 use crate::allocation::Span;
 use crate::command::{Command, Granted};
@@ -67,6 +67,8 @@ pub(crate) async fn take(
 ) -> Result<Option<Span>> {
     loop {
         if shared.nodes[node].is_leaving() {
+            // An extent that was granted before that was known goes back, too.
+            shared.leave(node);
             return Ok(None);
         }
         if let Some(span) = shared.take(node, bytes, align) {
@@ -91,8 +93,35 @@ async fn claim(shared: &Shared, node: usize, count: u64) -> Result<Option<Grante
     if !shared.send(node, Command::Claim { count, answer }) {
         return Err(PoolError::Closed);
     }
-    // If this is given up meanwhile, the task frees what it has claimed.
-    answered.recv().await.map_err(|_| PoolError::Closed)
+    let answered = Answered {
+        shared,
+        node,
+        answered,
+    };
+    answered
+        .answered
+        .recv()
+        .await
+        .map_err(|_| PoolError::Closed)
+}
+
+/// The answer to a claim. If it is given up before it comes, the task frees what it has claimed;
+/// after that, it is freed here.
+struct Answered<'a> {
+    shared: &'a Shared,
+    node: usize,
+    answered: Receiver<Option<Granted>>,
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.answered.close();
+        if let Ok(Some(Granted { session, run })) = self.answered.try_recv() {
+            let first = run.first;
+            self.shared
+                .send(self.node, Command::Free { session, first });
+        }
+    }
 }
 
 /// Takes whole extents, of several nodes if need be, and a piece for the rest.

@@ -1,7 +1,8 @@
 //! A node that leaves, because of SIGUSR1: it serves until no session holds an extent.
 //!
 //! - I1: it has left only after nothing was held for [`SETTLE`]: a claim that was under way when
-//!   its client heard of it is seen.
+//!   its client heard of it is seen. It ends right after that: its key in etcd, which may take
+//!   seconds, is removed before.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -66,14 +67,15 @@ impl Leave {
 }
 
 /// Waits until a signal ends the node, or it has left because of SIGUSR1. Where it is registered, it
-/// says that it leaves: a server that has no session there does not add it.
+/// says that it leaves: a server that has no session there does not add it. Its key is removed
+/// before it ends.
 ///
 /// # Errors
 /// The thread that waits for signals has ended.
 pub(super) fn wait_for_end(
     events: &Receiver<Event>,
     handle: &NodeHandle,
-    registration: Option<&Registration>,
+    mut registration: Option<Registration>,
 ) -> Result<()> {
     let mut leave: Option<Leave> = None;
     loop {
@@ -82,6 +84,12 @@ pub(super) fn wait_for_end(
             Some(leave) => match events.recv_timeout(TICK) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) if leave.look(handle) => {
+                    if let Some(registration) = registration.take() {
+                        registration.end();
+                        // Meanwhile a client may have come.
+                        leave.empty = None;
+                        continue;
+                    }
                     info!("left: no session holds an extent");
                     return Ok(());
                 }
@@ -92,7 +100,7 @@ pub(super) fn wait_for_end(
         match event {
             Event::Signal(SIGUSR1) => {
                 if handle.leave() {
-                    if let Some(registration) = registration {
+                    if let Some(registration) = &registration {
                         registration.drains();
                     }
                     leave = Some(Leave::begin(handle));
@@ -100,6 +108,10 @@ pub(super) fn wait_for_end(
             }
             Event::Signal(signal) => {
                 info!(signal, "stopping");
+                // Before the node ends, so that it is not added any more.
+                if let Some(registration) = registration {
+                    registration.end();
+                }
                 return Ok(());
             }
             Event::Started(_) => {}

@@ -374,11 +374,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     // A closed stdout is no reason to stop.
     let (scheme, address) = (scheme.as_str(), handle.address());
     let _ = writeln!(out, "ready: {scheme}://{address} lends {size}").and_then(|()| out.flush());
-    leave::wait_for_end(&events, &handle, registration.as_ref())?;
-    // Before, so that it is not added any more.
-    if let Some(registration) = registration {
-        registration.end();
-    }
+    leave::wait_for_end(&events, &handle, registration)?;
     handle.stop();
     drop(server);
     info!("stopped");

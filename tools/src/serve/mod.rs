@@ -56,7 +56,7 @@ use self::data::DataArguments;
 use self::exposed::ExposedServer;
 use self::heap::Returned;
 use self::native::NativeArguments;
-use self::nodes::{FollowedNodes, Place, Source, Wanted, parse_place};
+use self::nodes::{FollowedNodes, Place, Source, Wanted, fitting, parse_place};
 use self::replica::ReplicaArguments;
 use self::reported::ReportedServer;
 use self::sizes::Sizes;
@@ -554,11 +554,12 @@ fn first_nodes(
     };
     let wait = wait.unwrap_or(Duration::from_nanos(Config::default().nodes_wait_ns));
     let mut source = Source::new(place, &arguments.etcd)?;
+    let needed = arguments.replicas.max(arguments.nodes_min.unwrap_or(1));
     let sender = sender.clone();
     thread::Builder::new()
         .name("nodes".to_owned())
         .spawn(move || {
-            let wanted = source.first(wait);
+            let wanted = source.first(needed, wait);
             // The receiver is gone if a signal has ended the command.
             let _ = sender.send(Event::Named(Box::new(
                 wanted.map(|wanted| (source, wanted)),
@@ -568,7 +569,8 @@ fn first_nodes(
     match events.recv().context("the start was lost")? {
         Event::Named(named) => {
             let (source, wanted) = (*named)?;
-            let _ = arguments.from_source.set(wanted.nodes);
+            let nodes = fitting(wanted.nodes, arguments.nodes_max);
+            let _ = arguments.from_source.set(nodes);
             Ok(Some(Some(source)))
         }
         Event::Signal(signal) => {

@@ -29,16 +29,19 @@ impl FarPages {
         (is_well && count > 0).then(|| self.extents.held_on(node) * WHOLE / count)
     }
 
-    /// How far the shares of the fullest and the emptiest node lie apart, in percent. Cost: a few
-    /// steps a node.
-    pub(in crate::shard) fn spread_percent(&self, now_ns: u64) -> usize {
-        let shares = self
-            .extents
-            .nodes()
-            .filter_map(|node| self.share_of(node, now_ns));
-        let (least, most) = shares.fold((usize::MAX, 0), |(least, most), share| {
-            (share.min(least), share.max(most))
-        });
+    /// How far the shares of the fullest node, and of the emptiest that has more free extents than
+    /// are kept, lie apart, in percent. Cost: a few steps a node.
+    pub(in crate::shard) fn spread_percent(&self, kept: usize, now_ns: u64) -> usize {
+        let (mut least, mut most) = (usize::MAX, 0);
+        for node in self.extents.nodes() {
+            let Some(share) = self.share_of(node, now_ns) else {
+                continue;
+            };
+            most = most.max(share);
+            if self.extents.free_on(node) > kept {
+                least = least.min(share);
+            }
+        }
         most.saturating_sub(least) * 100 / WHOLE
     }
 

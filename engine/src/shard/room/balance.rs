@@ -39,7 +39,7 @@ impl<E: Endpoint> Shard<E> {
 
     #[cold]
     fn look_at_balance(&mut self) -> bool {
-        let spread = self.far.pages.spread_percent(self.now_ns);
+        let spread = self.far.pages.spread_percent(ROOM_KEPT, self.now_ns);
         let balancer = &mut self.copier.balancer;
         balancer.is_due = false;
         balancer.pause(self.now_ns);
@@ -63,7 +63,7 @@ impl<E: Endpoint> Shard<E> {
             self.copier.balancer.pause(self.now_ns);
             return None;
         }
-        if self.far.pages.spread_percent(self.now_ns) <= STOP_PERCENT {
+        if self.far.pages.spread_percent(ROOM_KEPT, self.now_ns) <= STOP_PERCENT {
             self.end_balance(LOOK_NS);
             return None;
         }

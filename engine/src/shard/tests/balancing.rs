@@ -43,7 +43,11 @@ fn balanced(reactor: &Reactor) -> u64 {
 }
 
 fn spread(reactor: &Reactor) -> usize {
-    reactor.shard.far.pages.spread_percent(reactor.shard.now_ns)
+    reactor
+        .shard
+        .far
+        .pages
+        .spread_percent(0, reactor.shard.now_ns)
 }
 
 /// Advances until nothing is copied or moved.
@@ -114,7 +118,7 @@ fn a_page_does_not_move_back_and_forth() {
     reactor.drain(1, true);
     reactor.vacate(1);
     let mut keys = 0;
-    while reactor.left_on(0) < 9 || reactor.left_on(0) % 2 == 0 {
+    while reactor.left_on(0) < 9 || reactor.left_on(0).is_multiple_of(2) {
         assert!(matches!(put(&mut reactor, keys, 1), Owned::Stored(_)));
         keys += 1;
     }

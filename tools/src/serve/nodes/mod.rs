@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use farcore::MemoryNodes;
 use farcore_etcd::EtcdAddress;
-use farcore_rdma::{FabricAddress, NodeAddress};
+use farcore_rdma::{FabricAddress, NodeAddress, Scheme};
 use tracing::warn;
 
 use self::dns::{DnsNodes, DnsUri};
@@ -37,6 +37,8 @@ const ASK: Duration = Duration::from_secs(2);
 /// How long each answer of etcd or DNS must have left a node out before it is drained. A lease is
 /// lost, and a resolver is wrong, for a shorter time.
 const GRACE: Duration = Duration::from_secs(30);
+/// The most nodes of an engine.
+const NODES_MAX: usize = 64;
 /// Time between two tries at the start.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -154,11 +156,12 @@ impl Source {
         Ok(wanted)
     }
 
-    /// What it says at the start, when its nodes may start, too: etcd and DNS are tried for a time.
+    /// What it says at the start, when its nodes may start, too: etcd and DNS are tried for a time
+    /// until they name as many nodes as are needed.
     ///
     /// # Errors
     /// It cannot be read, or names no node that stays.
-    pub(super) fn first(&mut self, limit: Duration) -> Result<Wanted> {
+    pub(super) fn first(&mut self, needed: usize, limit: Duration) -> Result<Wanted> {
         let begun = Instant::now();
         let is_file = matches!(self.kind, Kind::File(_));
         let mut is_said = false;
@@ -169,15 +172,22 @@ impl Source {
                 ensure!(stays, "--nodes-from {place}: all nodes say that they drain");
                 Ok(wanted)
             });
-            match read {
-                Err(error) if !is_file && begun.elapsed() + RETRY < limit => {
-                    if !std::mem::replace(&mut is_said, true) {
-                        warn!("{error:#}: tried again for {limit:?}");
-                    }
-                    thread::sleep(RETRY);
+            let lacks = match &read {
+                Ok(wanted) if wanted.nodes.len() >= needed => return read,
+                Ok(wanted) => {
+                    let named = wanted.nodes.len();
+                    let place = &self.place;
+                    format!("--nodes-from {place} names {named} of {needed} nodes that are needed")
                 }
-                outcome => return outcome,
+                Err(error) => format!("{error:#}"),
+            };
+            if is_file || begun.elapsed() + RETRY >= limit {
+                return read;
             }
+            if !std::mem::replace(&mut is_said, true) {
+                warn!("{lacks}: tried again for {limit:?}");
+            }
+            thread::sleep(RETRY);
         }
     }
 
@@ -197,6 +207,30 @@ impl Source {
             Kind::Etcd(_) | Kind::Dns(_) => GRACE,
         }
     }
+}
+
+/// The nodes that an engine begins with, of those that a source names: at most so many, and all
+/// reached by sockets or all over devices, as the first one is. Others join once they can.
+pub(super) fn fitting(named: Vec<NodeAddress>, most: Option<usize>) -> Vec<NodeAddress> {
+    // The engine refuses a wrong number itself.
+    let most = most.unwrap_or(NODES_MAX).max(1);
+    let is_tcp = |node: &NodeAddress| node.address.scheme() == Scheme::Tcp;
+    let first = named.first().map(is_tcp);
+    let (mut fitting, mut left) = (Vec::new(), Vec::new());
+    for node in named {
+        if fitting.len() < most && Some(is_tcp(&node)) == first {
+            fitting.push(node);
+        } else {
+            left.push(node.address.to_string());
+        }
+    }
+    if !left.is_empty() {
+        let left = left.join(", ");
+        warn!(
+            "--nodes-from: the server begins with {most} nodes at most, of one scheme: without {left}"
+        );
+    }
+    fitting
 }
 
 /// What a source has said, and when.
@@ -283,11 +317,26 @@ mod tests {
         let kind = Kind::File(path.clone());
         let mut source = Source { place, kind };
         let long = Duration::from_secs(3600);
-        assert!(source.first(long).is_err());
+        assert!(source.first(2, long).is_err());
         std::fs::write(&path, "# none\n").unwrap();
-        let said = source.first(long).unwrap_err().to_string();
+        let said = source.first(2, long).unwrap_err().to_string();
         assert!(said.contains("names no node: write one a line"), "{said}");
         std::fs::write(&path, "tcp://a:1\n").unwrap();
-        assert_eq!(source.first(long).unwrap().nodes.len(), 1);
+        assert_eq!(source.first(2, long).unwrap().nodes.len(), 1);
+    }
+
+    #[test]
+    fn an_engine_begins_with_the_nodes_that_fit() {
+        let named = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let fit = |texts: &[&str], most| -> Vec<String> {
+            let fitting = fitting(named(texts), Some(most));
+            fitting.iter().map(ToString::to_string).collect()
+        };
+        let all = ["z=tcp://a:1", "tcp://b:1", "rdma://c:1", "tcp://d:1"];
+        assert_eq!(fit(&all, 64), ["z=tcp://a:1", "tcp://b:1", "tcp://d:1"]);
+        assert_eq!(fit(&all, 2), ["z=tcp://a:1", "tcp://b:1"]);
+        let devices = ["rdma://c:1", "rdma+tcp://d:1", "tcp://a:1"];
+        assert_eq!(fit(&devices, 64), ["rdma://c:1", "rdma+tcp://d:1"]);
+        assert!(fit(&[], 64).is_empty());
     }
 }

@@ -168,11 +168,16 @@ async fn place_table(
         let wanted = left.div_ceil(extent_bytes).min(64);
         let run = allocate::take_run(pool, node, wanted).await?;
         let span = run.filter(|_| taken.spans.len() < RUNS_MAX);
-        let exhausted = PoolError::Exhausted {
-            bytes,
-            free_bytes: pool.nodes[node].free_bytes(),
+        let refused = || match pool.nodes[node].is_leaving() {
+            true => PoolError::Leaving {
+                node: pool.nodes[node].name(),
+            },
+            false => PoolError::Exhausted {
+                bytes,
+                free_bytes: pool.nodes[node].free_bytes(),
+            },
         };
-        let span = span.ok_or(exhausted)?;
+        let span = span.ok_or_else(refused)?;
         left = left.saturating_sub(span.bytes);
         taken.spans.push(span);
     }

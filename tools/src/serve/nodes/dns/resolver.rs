@@ -1,7 +1,8 @@
 //! Questions to the resolvers of DNS: over UDP from a free port under a random number, and over TCP
 //! where the answer is too long for that.
 //!
-//! - I1: each step has a time limit, and as many are tried as there are resolvers, twice.
+//! - I1: each step has a time limit, and as many are tried as there are resolvers, twice. The name
+//!   of a resolver is looked up by the system, with a limit of its own.
 //! - I2: over UDP only what the resolver itself has sent is read, by the connected socket, and only
 //!   the answer to the question counts.
 
