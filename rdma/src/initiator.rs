@@ -521,7 +521,7 @@ impl<E: Endpoint> Call<'_, E> {
         }
     }
 
-    /// Posts at most so many requests, or as many as there is room for.
+    /// Posts requests: at most `most`, and as many as there is room for.
     fn post_some(
         &mut self,
         inner: &mut Inner<E>,

@@ -66,8 +66,8 @@ impl Leave {
     }
 }
 
-/// Waits until a signal ends the node, or it has left because of SIGUSR1. Where it is registered, it
-/// says that it leaves: a server that has no session there does not add it. Its key is removed
+/// Waits until a signal ends the node, or it has left because of SIGUSR1. Where it is registered,
+/// it says that it leaves: a server that has no session there does not add it. Its key is removed
 /// before it ends.
 ///
 /// # Errors

@@ -2,8 +2,8 @@
 //!
 //! Checks the flags, starts the node in a thread, prints `ready: ADDRESS lends SIZE`, and waits for
 //! a signal. `lent` checks the memory, `exposed` has the metrics, `descriptors` the limit on open
-//! files, `announced` the flags by which others find the node, `registration` its key in etcd, `leave`
-//! what SIGUSR1 does.
+//! files, `announced` the flags by which others find the node, `registration` its key in etcd,
+//! `leave` what SIGUSR1 does.
 //!
 //! - I1: an error at start is one line on stderr with the remedy, and exit code 1. Only a warning
 //!   about the token's file may come before it, but for an etcd that is lost during the start.

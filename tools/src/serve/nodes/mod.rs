@@ -209,7 +209,7 @@ impl Source {
     }
 }
 
-/// The nodes that an engine begins with, of those that a source names: at most so many, and all
+/// The nodes that an engine begins with, of those that a source names: at most `most`, and all
 /// reached by sockets or all over devices, as the first one is. Others join once they can.
 pub(super) fn fitting(named: Vec<NodeAddress>, most: Option<usize>) -> Vec<NodeAddress> {
     // The engine refuses a wrong number itself.
