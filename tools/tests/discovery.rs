@@ -186,7 +186,7 @@ fn a_node_that_leaves_says_so_in_etcd() {
     let [one, two] = [&first, &second].map(address);
     let keys = client(&place);
     let value_of_one = || -> Option<String> {
-        let found = keys.look(&keys.key(&format!("nodes/{one}"))).unwrap();
+        let found = keys.get(&keys.key(&format!("nodes/{one}"))).unwrap();
         let value = found.entries.into_iter().next()?.value;
         Some(String::from_utf8(value).unwrap())
     };

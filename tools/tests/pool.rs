@@ -71,7 +71,7 @@ fn a_pool_without_nodes_is_shown_and_measured() {
         text.starts_with("memory of this process: 0.01 s a row"),
         "{text}"
     );
-    assert_eq!(text.lines().count(), 2 + 7 + 2, "{text}");
+    assert_eq!(text.lines().count(), 2 + 8 + 2, "{text}");
 }
 
 #[test]
@@ -118,11 +118,11 @@ fn memory_nodes_are_listed_shown_and_measured() {
         "2",
     ];
     let text = said(&[&short, &known[..]].concat());
-    assert_eq!(text.lines().count(), 2 + 7 + 6, "{text}");
+    assert_eq!(text.lines().count(), 2 + 8 + 6, "{text}");
     let report: Value = serde_json::from_reader(file.reopen().expect("it is there")).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");
     assert!(rows.iter().all(|row| row["count"].as_u64() > Some(0)));
-    let many: Vec<_> = rows[7..]
+    let many: Vec<_> = rows[8..]
         .iter()
         .map(|row| row["connections"].as_u64())
         .collect();

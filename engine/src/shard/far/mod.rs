@@ -462,11 +462,13 @@ impl<E: Endpoint> FarStore<E> {
         self.pages.target.is_some()
     }
 
-    /// Claims an extent of a node as the target; false if it takes none now.
+    /// Claims an extent of a node as the target; false if it takes none now, or could not be read:
+    /// the page lies elsewhere, where it can.
     pub(in crate::shard) fn claim_target_on(&mut self, node: NodeId, now_ns: u64) -> bool {
         debug_assert!(self.pages.target.is_none(), "one page is copied at a time");
-        let queue = node.writes();
-        if self.pages.health.may_try(queue, now_ns) && self.is_up(queue, now_ns) {
+        let mut serves =
+            |queue| self.pages.health.may_try(queue, now_ns) && self.is_up(queue, now_ns);
+        if serves(node.writes()) && serves(node.reads()) {
             self.pages.target = self.pages.extents.claim(node);
             self.publish_bytes();
         }
