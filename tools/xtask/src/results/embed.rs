@@ -21,6 +21,9 @@ const PEERS: [&str; 5] = ["dashmap", "moka", "foyer", "quick-cache", "papaya"];
 const DEDICATED: &str = "farcore-dedicated";
 /// Farcore with little local memory.
 const FAR: &str = "farcore-far";
+/// Keys of the command with little local memory, at least: a fifth of fewer is too little for the
+/// engine's own buffers.
+const FAR_KEYS_MIN: u64 = 1_000_000;
 /// Time of each number of callers in a round.
 const SECONDS: &str = "0.5";
 const ABOUT: &str = "A program calls the engine from its own threads and tasks. Cells are million operations a second, and in \
@@ -43,8 +46,9 @@ impl Embedding {
         let peers = peers.filter(|engine| PEERS.contains(engine));
         let dedicated = (cores > 1).then_some(DEDICATED);
         let engines: Vec<&str> = [OURS].into_iter().chain(dedicated).chain(peers).collect();
-        let (keys, rounds) = (keys.to_string(), rounds.to_string());
-        let of = |name: &str, more: &[&str]| {
+        let rounds = rounds.to_string();
+        let of = |name: &str, keys: u64, more: &[&str]| {
+            let keys = keys.to_string();
             let mut arguments = vec!["embed", "--keys", &keys, "--repeats", &rounds];
             arguments.extend(["--seconds", SECONDS]);
             arguments.extend(more);
@@ -69,7 +73,10 @@ impl Embedding {
             "1,64,1000",
         ];
         Self {
-            commands: vec![of("embed", &["--engines", &engines]), of("embed-far", &far)],
+            commands: vec![
+                of("embed", keys, &["--engines", &engines]),
+                of("embed-far", keys.max(FAR_KEYS_MIN), &far),
+            ],
         }
     }
 
