@@ -45,6 +45,15 @@ pub(super) struct NewSession {
     pub(super) ends: Receiver<Sender<Infallible>>,
 }
 
+/// How a lease was renewed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Renewed {
+    /// For this time.
+    ByHeartbeat(Duration),
+    /// The session was resumed, or is a new one.
+    Anew,
+}
+
 /// One session and its task's state.
 #[derive(Debug)]
 struct SessionTask {
@@ -149,9 +158,8 @@ impl SessionTask {
     async fn tend(&mut self) {
         let now_ns = self.clock.now_ns();
         match self.renew().await {
-            Ok(lease) => {
-                self.pause = self.options.pause_min;
-                self.due_ns = now_ns + nanoseconds(lease / 4);
+            Ok(renewed) => {
+                self.due_ns = now_ns + nanoseconds(self.until_next(renewed));
                 let is_leaving = self.session.as_ref().is_some_and(NodeSession::is_leaving);
                 let mut status = locked(&self.status);
                 (status.answers, status.is_leaving) = (true, is_leaving);
@@ -173,14 +181,29 @@ impl SessionTask {
         }
     }
 
-    /// Renews the lease: by a heartbeat, else by resuming, else by opening a new session. Returns
-    /// the lease.
-    async fn renew(&mut self) -> Result<Duration, ManagerError> {
+    /// The time from a renewal to the next heartbeat. Only the answer to a heartbeat says whether the
+    /// node leaves, so one follows soon after the others; less soon each time that none succeeds.
+    fn until_next(&mut self, renewed: Renewed) -> Duration {
+        match renewed {
+            Renewed::ByHeartbeat(lease) => {
+                self.pause = self.options.pause_min;
+                lease / 4
+            }
+            Renewed::Anew => {
+                let pause = self.pause.min(self.options.pause_max);
+                self.pause = (pause * 2).min(self.options.pause_max);
+                pause
+            }
+        }
+    }
+
+    /// Renews the lease: by a heartbeat, else by resuming, else by opening a new session.
+    async fn renew(&mut self) -> Result<Renewed, ManagerError> {
         if self.answers
             && let Some(session) = &mut self.session
         {
             match within(&self.address, self.options.limit, session.heartbeat()).await {
-                Ok(()) => return Ok(session.lease()),
+                Ok(()) => return Ok(Renewed::ByHeartbeat(session.lease())),
                 Err(error) => tracing::debug!(node = %self.address, %error, "a heartbeat failed"),
             }
             self.answers = false;
@@ -189,7 +212,7 @@ impl SessionTask {
             match resume(&self.address, &self.options, session).await {
                 Ok(()) => {
                     self.answers = true;
-                    return Ok(session.lease());
+                    return Ok(Renewed::Anew);
                 }
                 Err(ManagerError::Session {
                     source: SessionError::Expired,
@@ -202,15 +225,14 @@ impl SessionTask {
         if self.session.is_some() {
             tracing::warn!(node = %self.address, "the node has ended the session, because it was restarted or did not hear from this engine for longer than its lease: all data in the session's extents is lost");
         }
-        let lease = session.lease();
-        self.options.keep_within(lease);
+        self.options.keep_within(session.lease());
         {
             let mut status = locked(&self.status);
             (status.session, status.is_leaving) = (Some(session.facts()), false);
         }
         self.session = Some(session);
         self.answers = true;
-        Ok(lease)
+        Ok(Renewed::Anew)
     }
 
     async fn open(&self) -> Result<NodeSession, ManagerError> {

@@ -2,19 +2,26 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use super::*;
 use crate::address::FabricAddress;
-use crate::control::LEASE_MIN;
+use crate::control::{LEASE_MAX, LEASE_MIN};
 use crate::executor::Timer;
 use crate::node::{MemoryNode, MemoryOptions, NodeHandle, NodeOptions};
 use crate::region::Lock;
 use crate::session::nanoseconds;
 use crate::session::{Change, ConnectOptions, ManagerError, NodeConnections, SessionFacts};
 
+/// The time limit for anything that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn node(port: u16) -> NodeHandle {
+    with_lease(port, LEASE_MIN)
+}
+
+fn with_lease(port: u16, lease: Duration) -> NodeHandle {
     let memory = MemoryOptions {
         region_bytes: 1 << 20,
         extent_bytes: 64 << 10,
@@ -23,7 +30,7 @@ fn node(port: u16) -> NodeHandle {
         ..MemoryOptions::new(1 << 20)
     };
     MemoryNode::start(NodeOptions {
-        lease: LEASE_MIN,
+        lease,
         ..NodeOptions::new(([127, 0, 0, 1], port).into(), memory)
     })
     .expect("a node")
@@ -76,6 +83,34 @@ fn a_core_hears_that_the_node_leaves() {
         connections.close().await;
     };
     crate::run_local(heard).expect("an executor");
+    node.stop();
+}
+
+/// Long before a quarter of the lease is over.
+#[test]
+fn a_session_that_is_resumed_hears_soon_that_the_node_leaves() {
+    let node = with_lease(0, LEASE_MAX);
+    let heartbeats = Heartbeats::start().expect("a thread");
+    let siblings = Siblings::default();
+    let options = ConnectOptions::default();
+    let kept = heartbeats.keep(address(node.address()), options, siblings);
+    let heard = async {
+        let session = loop {
+            match kept.update(None).session {
+                Some(session) => break session,
+                None => Timer::new(Duration::from_millis(1)).await,
+            };
+        };
+        assert!(node.leave());
+        kept.check(session.owner());
+        let began = Instant::now();
+        while !kept.is_leaving() {
+            assert!(began.elapsed() < PATIENCE, "it was never heard");
+            Timer::new(Duration::from_millis(1)).await;
+        }
+    };
+    crate::run_local(heard).expect("an executor");
+    heartbeats.stop();
     node.stop();
 }
 
