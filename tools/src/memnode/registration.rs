@@ -41,8 +41,10 @@ pub(super) struct Registration {
 struct Keeper {
     etcd: Etcd,
     node: RegisteredNode,
-    /// The lease that holds the key; none if it is to be written.
+    /// The lease that holds the key, once there is one.
     lease: Option<i64>,
+    /// The key says what the node says.
+    is_written: bool,
     is_failing: bool,
 }
 
@@ -57,6 +59,7 @@ impl Registration {
             etcd,
             node,
             lease: None,
+            is_written: false,
             is_failing: false,
         };
         keeper
@@ -94,16 +97,17 @@ impl Keeper {
     /// Writes the key under a new lease.
     fn register(&mut self) -> Result<(), EtcdError> {
         let lease = self.etcd.grant(LEASE)?;
-        self.write(lease)?;
         self.lease = Some(lease);
-        Ok(())
+        self.write(lease)
     }
 
-    fn write(&self, lease: i64) -> Result<(), EtcdError> {
+    fn write(&mut self, lease: i64) -> Result<(), EtcdError> {
         let (key, value) = (self.key(), self.node.encode());
+        self.is_written = false;
         // What another process has written for the address is out of date: this one listens there.
-        let written = self.etcd.put_if(&[], (&key, value.as_bytes()), lease);
-        written.map(drop)
+        self.etcd.put_if(&[], (&key, value.as_bytes()), lease)?;
+        self.is_written = true;
+        Ok(())
     }
 
     /// Renews the lease, and writes what is not there any more.
@@ -115,10 +119,10 @@ impl Keeper {
             self.lease = None;
             return self.register();
         }
-        if self.etcd.look(&self.key())?.entries.is_empty() {
-            return self.write(lease);
+        if self.is_written && !self.etcd.look(&self.key())?.entries.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.write(lease)
     }
 
     /// Has the key be as it should be. A failure is warned of once, and tried again.
@@ -134,10 +138,6 @@ impl Keeper {
             }
             Ok(()) => {}
             Err(error) => {
-                if is_changed {
-                    // The next renewal writes it, since there is no key without a lease.
-                    self.lease = None;
-                }
                 if !self.is_failing {
                     self.is_failing = true;
                     warn!(
@@ -178,14 +178,14 @@ mod tests {
 
     use super::*;
 
-    /// A gateway of etcd that does all that it is sent; returns its port, and the path and body of
-    /// each request.
-    fn gateway() -> (u16, Receiver<(String, Value)>) {
+    /// A gateway of etcd that does all that it is sent, but for the request of a number; returns its
+    /// port, and the path and body of each request.
+    fn gateway(refused: Option<usize>) -> (u16, Receiver<(String, Value)>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, requests) = mpsc::channel();
         thread::spawn(move || {
-            for stream in listener.incoming() {
+            for (number, stream) in listener.incoming().enumerate() {
                 let mut stream = stream.unwrap();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
@@ -207,16 +207,17 @@ mod tests {
                 }
                 let answer = r#"{"header":{"revision":"7"},"ID":"5","succeeded":true}"#;
                 let length = answer.len();
-                let head = "HTTP/1.1 200 X\r\nConnection: close\r\n";
+                let status = if refused == Some(number) { 400 } else { 200 };
+                let head = format!("HTTP/1.1 {status} X\r\nConnection: close\r\n");
                 write!(stream, "{head}Content-Length: {length}\r\n\r\n{answer}").unwrap();
             }
         });
         (port, requests)
     }
 
-    #[test]
-    fn a_node_that_drains_says_so_until_its_lease_is_revoked() {
-        let (port, requests) = gateway();
+    /// Registers a node at a gateway, has it drain, and ends that; returns what was requested.
+    fn drained(refused: Option<usize>) -> (RegisteredNode, Vec<(String, Value)>) {
+        let (port, requests) = gateway(refused);
         let options = EtcdOptions {
             address: EtcdAddress::parse(&format!("etcd://127.0.0.1:{port}/p")).unwrap(),
             user: None,
@@ -224,7 +225,7 @@ mod tests {
             time_limit: Duration::from_secs(20),
             answer_bytes_max: ANSWER_BYTES_MAX,
         };
-        let mut node = RegisteredNode {
+        let node = RegisteredNode {
             node: "z=tcp://a:1".parse().unwrap(),
             bytes: 1,
             drains: false,
@@ -233,10 +234,28 @@ mod tests {
         let registration = Registration::start(etcd, node.clone()).unwrap();
         registration.drains();
         registration.end();
-        let requests: Vec<_> = requests.try_iter().collect();
-        let paths: Vec<_> = requests.iter().map(|(path, _)| &path[..]).collect();
-        let [grant, write, revoke] = ["/v3/lease/grant", "/v3/kv/txn", "/v3/lease/revoke"];
-        assert_eq!(paths, [grant, write, write, revoke]);
+        (node, requests.try_iter().collect())
+    }
+
+    fn paths(requests: &[(String, Value)]) -> Vec<&str> {
+        requests.iter().map(|(path, _)| &path[..]).collect()
+    }
+
+    const GRANT: &str = "/v3/lease/grant";
+    const WRITE: &str = "/v3/kv/txn";
+    const REVOKE: &str = "/v3/lease/revoke";
+
+    /// Else the key would name a node that has ended, as one that serves.
+    #[test]
+    fn a_key_that_could_not_be_written_again_is_removed_all_the_same() {
+        let (_, requests) = drained(Some(2));
+        assert_eq!(paths(&requests), [GRANT, WRITE, WRITE, REVOKE]);
+    }
+
+    #[test]
+    fn a_node_that_drains_says_so_until_its_lease_is_revoked() {
+        let (mut node, requests) = drained(None);
+        assert_eq!(paths(&requests), [GRANT, WRITE, WRITE, REVOKE]);
         assert_eq!(requests[0].1["TTL"], "10");
         for (number, drains) in [(1, false), (2, true)] {
             node.drains = drains;

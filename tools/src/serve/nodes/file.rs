@@ -1,5 +1,7 @@
 //! A file of nodes: a line names one as `--fabric` does; what follows a `#` is a comment.
 
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -11,14 +13,19 @@ const BYTES_MAX: u64 = 64 << 10;
 /// The nodes that a file names.
 ///
 /// # Errors
-/// It cannot be read, is too long, or has a line that is no node.
+/// It is no regular file, cannot be read, is too long, or has a line that is no node.
 pub(super) fn read(path: &Path) -> Result<Vec<NodeAddress>> {
-    let bytes = std::fs::metadata(path).context("cannot be read")?.len();
+    let facts = fs::metadata(path).context("cannot be read")?;
+    // A pipe could be waited for without end.
+    ensure!(facts.is_file(), "it is no regular file");
+    let mut text = String::new();
+    let file = File::open(path).context("cannot be read")?;
+    let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
+    read.context("cannot be read")?;
     ensure!(
-        bytes <= BYTES_MAX,
-        "the file has {bytes} bytes: at most {BYTES_MAX}"
+        text.len() as u64 <= BYTES_MAX,
+        "the file has more than {BYTES_MAX} bytes"
     );
-    let text = std::fs::read_to_string(path).context("cannot be read")?;
     parse(&text)
 }
 
@@ -69,13 +76,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_long_or_not_there_is_refused() {
+    fn a_file_that_is_long_or_none_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nodes");
         let said = format!("{:#}", read(&path).unwrap_err());
         assert!(said.contains("No such file"), "{said}");
         std::fs::write(&path, "#".repeat(70_000)).unwrap();
         let said = read(&path).unwrap_err().to_string();
-        assert!(said.contains("70000 bytes: at most 65536"), "{said}");
+        assert!(said.contains("more than 65536 bytes"), "{said}");
+        let said = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(said.contains("no regular file"), "{said}");
+        assert!(read(folder.path()).is_err());
     }
 }
