@@ -108,6 +108,8 @@ pub(super) struct CoreSession {
 #[derive(Clone, Debug, Default)]
 struct CoreProgress {
     session: CoreSession,
+    /// The core has said how its session is.
+    has_said: bool,
     /// What keeps the node from leaving, as it was seen last.
     left: u64,
     /// Pages that lie there alone, once they were counted.
@@ -249,7 +251,11 @@ impl Membership {
                 Wanted::Leaves => {
                     member.wanted = Wanted::Stays;
                     for core in member.cores.iter_mut().filter(|core| core.is_gone) {
-                        *core = CoreProgress::default();
+                        // It has no session until it opens another one.
+                        *core = CoreProgress {
+                            has_said: true,
+                            ..CoreProgress::default()
+                        };
                     }
                 }
             }
@@ -277,10 +283,10 @@ impl Membership {
     /// Has the pages of a node leave it.
     ///
     /// # Errors
-    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if too few nodes would stay.
+    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if too few nodes answer and would stay.
     pub(crate) fn drain(&self, address: &FabricAddress) -> Result<()> {
         let mut positions = self.locked();
-        let staying = positions.staying_beside(address);
+        let staying = positions.staying_beside(address, |session| session.is_up);
         let member = positions.known(address)?;
         if member.wanted != Wanted::Goes {
             self.check_staying(address, staying, self.staying_min)?;
@@ -298,13 +304,17 @@ impl Membership {
     /// with it. Returns the number of its stay, for [`Membership::removal`].
     ///
     /// # Errors
-    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if too few nodes would stay: forced, none.
+    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if too few nodes answer and would stay: forced,
+    /// if none has joined.
     pub(crate) fn begin_removal(&self, address: &FabricAddress, is_forced: bool) -> Result<u64> {
         let mut positions = self.locked();
-        let staying = positions.staying_beside(address);
+        let (least, is): (_, fn(&CoreSession) -> bool) = match is_forced {
+            true => (1, |session| session.is_open),
+            false => (self.staying_min, |session| session.is_up),
+        };
+        let staying = positions.staying_beside(address, is);
         let member = positions.known(address)?;
         let stay = member.stay;
-        let least = if is_forced { 1 } else { self.staying_min };
         match (member.wanted, is_forced) {
             (Wanted::Goes, _) | (Wanted::Judged { .. }, false) => return Ok(stay),
             (_, true) => {
@@ -354,7 +364,7 @@ impl Membership {
         Err(Error::NodeNeeded {
             node: address.to_string().into(),
             reason: format!(
-                "{staying} others have joined and stay, and at least {least} must: add another one first"
+                "{staying} others answer and stay, and at least {least} must: add another one first"
             )
             .into(),
         })
@@ -394,7 +404,9 @@ impl Membership {
     }
 
     pub(super) fn note_session(&self, position: usize, core: usize, session: CoreSession) {
-        self.with_core(position, core, |progress| progress.session = session);
+        self.with_core(position, core, |progress| {
+            (progress.session, progress.has_said) = (session, true);
+        });
     }
 
     /// Notes that the node of a position has said to a core that it leaves: it is drained. If too
@@ -489,11 +501,11 @@ impl Positions {
         })
     }
 
-    /// Nodes that have joined and stay, beside one.
-    fn staying_beside(&self, address: &FabricAddress) -> usize {
+    /// Nodes that stay, beside one, and of whose sessions this is so.
+    fn staying_beside(&self, address: &FabricAddress, is: fn(&CoreSession) -> bool) -> usize {
         let stays = |member: &&Member| {
             let is_other = member.address != *address;
-            is_other && member.wanted == Wanted::Stays && member.has_joined()
+            is_other && member.wanted == Wanted::Stays && member.all_are(is)
         };
         self.members.iter().flatten().filter(stays).count()
     }
@@ -525,9 +537,11 @@ impl Member {
         self.cores.iter().any(|core| core.session.is_leaving)
     }
 
-    /// True unless it was added and has not joined on every core.
-    fn has_joined(&self) -> bool {
-        !self.is_added || self.cores.iter().all(|core| core.session.is_open)
+    /// True if this is so of the sessions of all cores. Of a node that was not added, it is until a
+    /// core says otherwise: the engine has just opened.
+    fn all_are(&self, is: fn(&CoreSession) -> bool) -> bool {
+        let mut cores = self.cores.iter();
+        cores.all(|core| is(&core.session) || !self.is_added && !core.has_said)
     }
 
     fn status(&self) -> NodeStatus {
@@ -707,6 +721,36 @@ mod tests {
             membership.note_session(1, core, session);
         }
         membership.drain(&address(0)).unwrap();
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_replaces_none() {
+        let membership = membership(2, 2, 1);
+        let note = |is_open, is_up| {
+            let session = CoreSession {
+                is_open,
+                is_up,
+                ..CoreSession::default()
+            };
+            membership.note_session(1, 0, session);
+        };
+        let is_refused = |done: Result<()>| matches!(done, Err(Error::NodeNeeded { .. }));
+        // It never answered.
+        note(false, false);
+        assert!(is_refused(membership.drain(&address(0))));
+        assert!(is_refused(
+            membership.begin_removal(&address(0), true).map(drop)
+        ));
+        // It does not answer any more: what is lost with the other one may be worth that.
+        note(true, false);
+        assert!(is_refused(membership.drain(&address(0))));
+        assert!(is_refused(
+            membership.begin_removal(&address(0), false).map(drop)
+        ));
+        note(true, true);
+        membership.drain(&address(0)).unwrap();
+        note(true, false);
+        membership.begin_removal(&address(0), true).unwrap();
     }
 
     #[test]
