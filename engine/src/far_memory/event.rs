@@ -45,8 +45,10 @@ pub(crate) enum FarChange {
     CountAlone(NodeId),
     /// A node has left, and nothing of the shard lies there.
     Vacated(NodeId),
+    /// The session at a node is down.
+    Down(NodeId),
     /// A node answers, or lent more extents: retry what was given up.
-    Back,
+    Back(NodeId),
 }
 
 /// A change, and where its reply is sent.

@@ -121,10 +121,13 @@ impl Keeper {
             _ => None,
         });
         match change {
-            Change::Down(error) => tracing::warn!(%node, %error, "a memory node does not answer"),
+            Change::Down(error) => {
+                tracing::warn!(%node, %error, "a memory node does not answer");
+                events.send(FarChange::Down(self.node)).await;
+            }
             Change::Up => {
                 tracing::info!(%node, "a memory node answers again");
-                events.send(FarChange::Back).await;
+                events.send(FarChange::Back(self.node)).await;
             }
             Change::Opened => {
                 let claimed = self.claim_missing(events).await;
@@ -138,7 +141,7 @@ impl Keeper {
                     self.hand_over(missing);
                 }
                 self.is_added &= missing > 0;
-                events.send(FarChange::Back).await;
+                events.send(FarChange::Back(self.node)).await;
             }
             Change::Renewed => {
                 if !farcore_tuning::mutated!("renewed-without-lost") {
@@ -150,7 +153,7 @@ impl Keeper {
                 if missing > 0 {
                     tracing::warn!(%node, missing, reason, "a memory node gave fewer pages than before, so far");
                 }
-                events.send(FarChange::Back).await;
+                events.send(FarChange::Back(self.node)).await;
             }
         }
     }
@@ -176,7 +179,7 @@ impl Keeper {
             Ok(()) => {}
         }
         if missing < before {
-            events.send(FarChange::Back).await;
+            events.send(FarChange::Back(self.node)).await;
         }
     }
 

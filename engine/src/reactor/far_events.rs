@@ -53,8 +53,12 @@ impl FarEvents {
                     shard.vacate_node(node);
                     0
                 }
-                FarChange::Back => {
-                    shard.node_is_back();
+                FarChange::Down(node) => {
+                    shard.node_is_down(node);
+                    0
+                }
+                FarChange::Back(node) => {
+                    shard.node_answers(node);
                     0
                 }
             };

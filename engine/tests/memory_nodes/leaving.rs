@@ -190,6 +190,35 @@ fn a_node_whose_pages_have_copies_is_removed_at_once() {
 }
 
 #[test]
+fn copies_of_a_node_that_never_comes_back_are_made_without_it() {
+    // Two nodes have room for both copies.
+    let keys = KEYS / 2;
+    let nodes = [node(), node(), node()];
+    let all = nodes.each_ref().map(address);
+    let engine = Engine::open(Config {
+        replicas: 2,
+        far_bytes: 120 << 20,
+        ..config(&nodes.each_ref())
+    })
+    .unwrap();
+    write_some(&engine, 1, keys);
+    engine.flush().unwrap();
+    wait_until("all copies", || engine.stats().total.copying == 0);
+    assert!(share(&engine, &all[0]) > 10);
+    let [first, second, third] = nodes;
+    first.stop();
+    // Nothing is read or written meanwhile.
+    wait_until("its copies elsewhere", || {
+        share(&engine, &all[0]) == 0 && engine.stats().total.copying == 0
+    });
+    second.stop();
+    assert_eq!(read_some(&engine, 1, keys), (keys, 0));
+    assert_eq!(engine.stats().total.lost_keys, 0);
+    engine.close();
+    third.stop();
+}
+
+#[test]
 fn what_cannot_be_added_or_drained_is_refused_by_name() {
     let (first, second) = (node(), node());
     let engine = open(&[&first], 1);

@@ -6,11 +6,12 @@
 //!   So no page moves back, and moves end.
 //! - B2: a move puts no second copy on a node, and leaves a page's copies in as many zones.
 
-use super::extents::{Extent, NodeId};
+use super::extents::{Extent, NODES_MAX, NodeId, WHOLE};
 use super::pages::FarPages;
 
-/// What a share is counted in: hundredths of a percent.
-const WHOLE: usize = 10_000;
+/// The share of each node that stays and may answer, by position.
+#[derive(Debug)]
+pub(in crate::shard) struct Shares([Option<usize>; NODES_MAX]);
 
 /// A copy of a page that is to lie on another node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,21 +21,26 @@ pub(in crate::shard) struct Move {
 }
 
 impl FarPages {
-    /// The share of a node that stays and may answer, in hundredths of a percent. One that failed
-    /// when it joined, before its queue pairs were connected, is tried again.
-    fn share_of(&self, node: NodeId, now_ns: u64) -> Option<usize> {
-        let count = self.extents.count_on(node);
+    /// The shares of the nodes. A node that failed when it joined, before its queue pairs were
+    /// connected, is tried again. Cost: a few steps a node.
+    pub(in crate::shard) fn shares(&self, now_ns: u64) -> Shares {
+        let mut shares = Shares([None; NODES_MAX]);
         let may_answer = |queue| self.health.may_try(queue, now_ns);
-        let is_well = may_answer(node.reads()) && may_answer(node.writes());
-        (is_well && count > 0).then(|| self.extents.held_on(node) * WHOLE / count)
+        for node in self.extents.nodes() {
+            let has_session = self.health.has_session(node);
+            if has_session && may_answer(node.reads()) && may_answer(node.writes()) {
+                shares.0[node.position()] = self.extents.share_on(node);
+            }
+        }
+        shares
     }
 
     /// How far the shares of the fullest node, and of the emptiest that has more free extents than
     /// are kept, lie apart, in percent. Cost: a few steps a node.
-    pub(in crate::shard) fn spread_percent(&self, kept: usize, now_ns: u64) -> usize {
+    pub(in crate::shard) fn spread_percent(&self, shares: &Shares, kept: usize) -> usize {
         let (mut least, mut most) = (usize::MAX, 0);
         for node in self.extents.nodes() {
-            let Some(share) = self.share_of(node, now_ns) else {
+            let Some(share) = shares.0[node.position()] else {
                 continue;
             };
             most = most.max(share);
@@ -46,34 +52,32 @@ impl FarPages {
     }
 
     /// The best move of a copy of a page between nodes whose shares lie further apart than that, to
-    /// one with more free extents than are kept. Cost: a few steps for each copy and node.
+    /// one with more free extents than are kept. Cost: a comparison for each copy and node.
     pub(in crate::shard) fn best_move(
         &self,
         page: u32,
+        shares: &Shares,
         apart_percent: usize,
         kept: usize,
-        now_ns: u64,
     ) -> Option<Move> {
-        let mut best = None;
+        let (mut best, mut widest) = (None, apart_percent * WHOLE / 100);
         for copy in self.copies(page) {
-            let Some(share) = self.share_of(copy.node(), now_ns) else {
+            let from = copy.node();
+            let Some(share) = shares.0[from.position()] else {
                 continue;
             };
             for to in self.extents.nodes() {
-                let apart = self
-                    .share_of(to, now_ns)
-                    .map_or(0, |other| share.saturating_sub(other));
-                if apart > apart_percent * WHOLE / 100
-                    && best.is_none_or(|(known, _)| known < apart)
+                let other = shares.0[to.position()];
+                let apart = other.map_or(0, |other| share.saturating_sub(other));
+                if apart > widest
                     && self.extents.free_on(to) > kept
                     && self.may_move(page, copy, to)
                 {
-                    let from = copy.node();
-                    best = Some((apart, Move { from, to }));
+                    (best, widest) = (Some(Move { from, to }), apart);
                 }
             }
         }
-        best.map(|(_, one)| one)
+        best
     }
 
     /// B1 and B2 hold of a move.

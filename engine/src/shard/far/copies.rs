@@ -71,6 +71,13 @@ pub(super) fn pages_of(extents: impl Iterator<Item = usize>, copies: usize) -> u
     most
 }
 
+/// How badly a node is needed for the next page, where so many pages fit: as many as fit only do if
+/// each node that has that many free extents, or more, has a copy of each of them. 0 if it has
+/// fewer.
+pub(super) fn need(free: usize, fits: usize) -> usize {
+    free.saturating_sub(fits.saturating_sub(1))
+}
+
 /// The copies of a page, from the first on.
 #[derive(Clone, Debug)]
 pub(super) struct Copies<'a> {
@@ -99,6 +106,8 @@ impl Iterator for Copies<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -126,6 +135,40 @@ mod tests {
         ) {
             let fits = pages_of(extents.iter().copied(), copies);
             prop_assert_eq!(fits, placed(extents, copies));
+        }
+    }
+
+    /// Places pages one after the other on the nodes of which the smallest share is held, but first
+    /// on those that are needed.
+    fn placed_by_share(sizes: &[(usize, usize)], copies: usize) -> usize {
+        let mut free: Vec<usize> = sizes.iter().map(|&(_, free)| free).collect();
+        for pages in 0.. {
+            let mut holds = vec![false; free.len()];
+            for _ in 0..copies {
+                let fits = pages_of(free.iter().copied(), copies);
+                let rank = |&node: &usize| {
+                    let (count, free) = (sizes[node].0, free[node]);
+                    (need(free, fits), Reverse((count - free) * 1_000 / count))
+                };
+                let others = (0..free.len()).filter(|&node| !holds[node] && free[node] > 0);
+                let Some(best) = others.max_by_key(rank) else {
+                    return pages;
+                };
+                (holds[best], free[best]) = (true, free[best] - 1);
+            }
+        }
+        unreachable!("nodes become full")
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_pages_fit_if_they_go_to_the_smallest_share(
+            sizes in prop::collection::vec((1usize..40, 0usize..40), 1..7),
+            copies in 1usize..=COPIES_MAX,
+        ) {
+            let sizes: Vec<_> = sizes.into_iter().map(|(count, free)| (count, free.min(count))).collect();
+            let fits = pages_of(sizes.iter().map(|&(_, free)| free), copies);
+            prop_assert_eq!(fits, placed_by_share(&sizes, copies));
         }
     }
 

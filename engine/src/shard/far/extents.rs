@@ -24,6 +24,8 @@ use farcore_rdma::{RemoteKey, RemoteSlice};
 
 /// Memory nodes that one engine can use, at most.
 pub(crate) const NODES_MAX: usize = 64;
+/// What the share of a node is counted in: hundredths of a percent.
+pub(super) const WHOLE: usize = 10_000;
 /// Queue pairs that a shard has to each node: one for READs, one for bulk WRITEs.
 pub(crate) const QUEUES_PER_NODE: usize = 2;
 
@@ -284,6 +286,13 @@ impl Extents {
     pub(crate) fn held_on(&self, node: NodeId) -> usize {
         let node = &self.nodes[node.position()];
         node.count - node.listed + node.lost
+    }
+
+    /// What pages hold of what a node lends, in hundredths of a percent; `None` if it leaves or
+    /// lends nothing.
+    pub(super) fn share_on(&self, node: NodeId) -> Option<usize> {
+        let count = self.count_on(node);
+        (count > 0).then(|| self.held_on(node) * WHOLE / count)
     }
 
     /// A node of which pages hold nothing has left: its position has no node.

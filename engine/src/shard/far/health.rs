@@ -3,7 +3,8 @@
 //!
 //! Requests always try, so their client learns the outcome at once. Flush and compaction, for which
 //! no client waits, leave a queue pair alone for a while after a failure, and count a node as
-//! silent that fails again and again.
+//! silent that fails again and again. Of several copies, a node whose session is down is given none,
+//! and one that is silent, or without a session, for long is gone: its copies count as missing.
 //!
 //! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last
 //!   succeeded.
@@ -14,8 +15,8 @@ use super::extents::{NODES_MAX, NodeId, QUEUES_PER_NODE, Queue};
 
 /// Failures in a row after which a queue pair counts as silent.
 const FAILURES_MAX: u32 = 8;
-/// How long a node takes no WRITE before its copies count as missing, in nanoseconds.
-const GONE_NS: u64 = 10_000_000_000;
+/// How long a node does not answer before its copies count as missing, in nanoseconds.
+pub(in crate::shard) const GONE_NS: u64 = 10_000_000_000;
 /// How long background work leaves a queue pair alone after a failure, in nanoseconds.
 pub(in crate::shard) const RETRY_NS: u64 = 1_000_000;
 
@@ -35,6 +36,9 @@ pub(in crate::shard) struct Health {
     troubled: u128,
     /// A bit for each node.
     doubtful: u64,
+    /// Since when each node's session is down, where it is; known only where there are to be several
+    /// copies.
+    down_since_ns: Vec<Option<u64>>,
 }
 
 const _: () = assert!(NODES_MAX <= u64::BITS as usize);
@@ -46,6 +50,7 @@ impl Health {
             queues: vec![Trouble::default(); nodes * QUEUES_PER_NODE],
             troubled: 0,
             doubtful: 0,
+            down_since_ns: vec![None; nodes],
         }
     }
 
@@ -93,11 +98,39 @@ impl Health {
         self.doubtful & 1 << node.position() != 0
     }
 
-    /// True once a node has taken no WRITE for long.
+    /// Notes that the session of a node is down, or that it is up again.
+    pub(in crate::shard) fn note_session(&mut self, node: NodeId, is_up: bool, now_ns: u64) {
+        let since_ns = &mut self.down_since_ns[node.position()];
+        *since_ns = match is_up {
+            true => None,
+            false => since_ns.or(Some(now_ns)),
+        };
+    }
+
+    /// False while the session of a node is known to be down.
+    pub(in crate::shard) fn has_session(&self, node: NodeId) -> bool {
+        self.down_since_ns[node.position()].is_none()
+    }
+
+    /// True while no queue pair is troubled and no session down.
+    pub(in crate::shard) fn is_all_well(&self) -> bool {
+        self.is_good() && self.down_since_ns.iter().all(Option::is_none)
+    }
+
+    /// When a node is gone, or will be if it goes on as it does; `None` while it answers.
+    pub(in crate::shard) fn gone_at_ns(&self, node: NodeId) -> Option<u64> {
+        let silent = [node.reads(), node.writes()]
+            .into_iter()
+            .filter(|&queue| self.is_silent(queue));
+        let silent = silent.map(|queue| self.queues[queue.index()].since_ns);
+        let since_ns = silent.chain(self.down_since_ns[node.position()]).min();
+        since_ns.map(|since_ns| since_ns.saturating_add(GONE_NS))
+    }
+
+    /// True once a node has not answered for long.
     pub(in crate::shard) fn is_gone(&self, node: NodeId, now_ns: u64) -> bool {
-        let queue = node.writes();
-        let since_ns = self.queues[queue.index()].since_ns;
-        self.is_silent(queue) && now_ns.saturating_sub(since_ns) > GONE_NS
+        self.gone_at_ns(node)
+            .is_some_and(|gone_ns| now_ns > gone_ns)
     }
 
     /// Forgets what is known of a position's node: another one may join there.
@@ -105,6 +138,7 @@ impl Health {
         for queue in [node.reads(), node.writes()] {
             self.succeeded(queue);
         }
+        self.down_since_ns[node.position()] = None;
     }
 
     /// Has all queue pairs tried as if they had failed a little less often: nodes are back.

@@ -21,6 +21,7 @@ mod placement;
 pub(in crate::shard) mod read_ahead;
 mod tag;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use farcore_rdma::{
@@ -28,12 +29,14 @@ use farcore_rdma::{
     Work, WorkRequest,
 };
 
+pub(in crate::shard) use self::balance::Shares;
 use self::buffers::Buffers;
+use self::copies::need;
 pub(crate) use self::copies::{COPIES_MAX, CopyPlan};
 use self::extents::{AddError, Extent, Queue};
 pub(crate) use self::extents::{Extents, NODES_MAX, NodeId, QUEUES_PER_NODE};
 #[cfg(test)]
-pub(in crate::shard) use self::health::RETRY_NS;
+pub(in crate::shard) use self::health::{GONE_NS, RETRY_NS};
 use self::pages::FarPages;
 pub(in crate::shard) use self::tag::{Purpose, WorkTag};
 use crate::cipher::PageCipher;
@@ -169,7 +172,7 @@ impl<E: Endpoint> FarStore<E> {
             (
                 self.pages.extents.is_lost(*copy),
                 avoided.has(node),
-                self.pages.health.is_silent(node.reads()),
+                self.pages.health.is_silent(node.reads()) || !self.pages.health.has_session(node),
                 self.pages.health.is_doubtful(node),
                 self.endpoint.outstanding_on(node.reads().index()),
             )
@@ -342,9 +345,13 @@ impl<E: Endpoint> FarStore<E> {
             return self.pages.health.succeeded(queue);
         }
         self.metrics.counters.fabric_errors.add(1);
+        let was_silent = self.pages.health.is_silent(queue);
         self.pages
             .health
             .failed(queue, status == Status::Flushed, now_ns);
+        if !was_silent && self.pages.health.is_silent(queue) {
+            self.look_for_short();
+        }
         if let Some(node) = self.metrics.nodes.get(queue.node().position()) {
             node.errors.add(1);
         }
@@ -380,9 +387,39 @@ impl<E: Endpoint> FarStore<E> {
             Ok(()) => Posted::Yes,
             Err(PostError::Full(_)) => Posted::Full,
             Err(_) => {
-                self.pages.health.is_down(queue, now_ns);
+                self.note_down(queue, now_ns);
                 Posted::Down
             }
+        }
+    }
+
+    /// Notes that a queue pair is down and cannot be renewed now.
+    #[cold]
+    fn note_down(&mut self, queue: Queue, now_ns: u64) {
+        let was_silent = self.pages.health.is_silent(queue);
+        self.pages.health.is_down(queue, now_ns);
+        if !was_silent {
+            self.look_for_short();
+        }
+    }
+
+    /// Notes that a node's session is down, or is up again. It matters only to several copies: the
+    /// one copy of a page is where its node is, and its queue pairs may serve without the session.
+    pub(in crate::shard) fn note_session(&mut self, node: NodeId, is_up: bool, now_ns: u64) {
+        if self.pages.plan().most() == 1 {
+            return;
+        }
+        self.pages.health.note_session(node, is_up, now_ns);
+        if !is_up {
+            self.look_for_short();
+        }
+    }
+
+    /// Looks for pages that lack copies, if there are to be several.
+    fn look_for_short(&mut self) {
+        self.pages.look_for_short();
+        if self.pages.has_short {
+            self.metrics.counters.copying.set(1);
         }
     }
 
@@ -413,10 +450,11 @@ impl<E: Endpoint> FarStore<E> {
     }
 
     /// The node for the next copy of a page: one that answers and has none, rather in another zone
-    /// than its other copies, and then the one with the most free extents. A node that failed
-    /// lately is last; one that fails again and again is skipped until its retry time.
+    /// than its other copies. Then one without which fewer pages would fit, and then the one of which
+    /// pages hold the smallest share, so that nodes of any size fill alike. A node that failed lately
+    /// is last; one that fails again and again is skipped until its retry time.
     pub(super) fn best_target(&mut self, page: u32, now_ns: u64) -> Option<NodeId> {
-        let mut best = None;
+        let (mut best, fits) = (None, self.pages.takable_count());
         for node in self.pages.extents.nodes() {
             if self.pages.copies(page).any(|copy| copy.node() == node) {
                 continue;
@@ -431,10 +469,13 @@ impl<E: Endpoint> FarStore<E> {
             let rank = (
                 self.pages.health.is_rested(queue, now_ns),
                 is_new_zone,
+                need(free, fits),
+                Reverse(self.pages.extents.share_on(node)),
                 free,
             );
             if free > 0
                 && best.is_none_or(|(known, _)| known < rank)
+                && self.pages.health.has_session(node)
                 && self.pages.health.may_try(queue, now_ns)
                 && self.is_up(queue, now_ns)
             {
@@ -640,7 +681,7 @@ impl<E: Endpoint> FarStore<E> {
             // Not all of its requests have returned.
             QueuePairState::Error => false,
             _ => {
-                self.pages.health.is_down(queue, now_ns);
+                self.note_down(queue, now_ns);
                 false
             }
         }

@@ -221,11 +221,27 @@ impl FarPages {
     pub(super) fn takes_now(&self, node: NodeId, now_ns: u64) -> bool {
         let queue = node.writes();
         self.extents.free_on(node) > 0
+            && self.health.has_session(node)
             && self.health.is_rested(queue, now_ns)
             && self.health.may_try(queue, now_ns)
     }
 
-    /// Looks for pages that lack copies, because a node may take them now.
+    /// When the next node that does not answer is gone, with the copies there.
+    pub(in crate::shard) fn next_gone_ns(&self, now_ns: u64) -> Option<u64> {
+        if self.plan.most() == 1 {
+            return None;
+        }
+        let holds =
+            |&node: &NodeId| !self.extents.is_leaving(node) && self.extents.held_on(node) > 0;
+        let gone = self
+            .extents
+            .nodes()
+            .filter(holds)
+            .filter_map(|node| self.health.gone_at_ns(node));
+        gone.filter(|&gone_ns| gone_ns >= now_ns).min()
+    }
+
+    /// Looks for pages that lack copies, because a node may take them now, or has stopped to answer.
     pub(in crate::shard) fn look_for_short(&mut self) {
         self.has_short |= self.plan.most() > 1 || self.extents.is_any_leaving();
     }
@@ -348,9 +364,9 @@ impl FarPages {
         }
     }
 
-    /// True if WRITEs to a node do not fail again and again.
+    /// True if WRITEs to a node do not fail again and again, and its session is not known to be down.
     fn takes(&self, node: NodeId) -> bool {
-        !self.health.is_silent(node.writes())
+        !self.health.is_silent(node.writes()) && self.health.has_session(node)
     }
 
     /// Pages that can be added to far memory.
@@ -363,7 +379,7 @@ impl FarPages {
 
     /// Pages that can be added to the nodes that accept them.
     pub(in crate::shard) fn takable_count(&self) -> usize {
-        if self.health.is_good() {
+        if self.health.is_all_well() {
             return self.free_count();
         }
         self.pages_on(|&node| self.takes(node), |node| self.extents.free_on(node))
@@ -561,7 +577,8 @@ impl FarPages {
         let is_elsewhere = |copy: Extent| {
             let other = copy.node();
             let stays = other != node && !self.extents.is_leaving(other);
-            stays && !self.extents.is_lost(copy) && !self.health.is_doubtful(other)
+            let answers = self.health.has_session(other) && !self.health.is_doubtful(other);
+            stays && answers && !self.extents.is_lost(copy)
         };
         self.copies(page).any(is_here) && !self.copies(page).any(is_elsewhere)
     }

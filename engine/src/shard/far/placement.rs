@@ -22,6 +22,7 @@ impl<E: Endpoint> Shard<E> {
         let added = self.far.add(node, piece);
         if added.is_ok() {
             self.pressure.relieve();
+            self.copier.rest_no_more();
             self.copier.balancer.look_soon();
         }
         added
@@ -73,8 +74,20 @@ impl<E: Endpoint> Shard<E> {
         self.far.pages.room()
     }
 
+    /// The session of a node is down: it may be gone.
+    pub(crate) fn node_is_down(&mut self, node: NodeId) {
+        self.far.note_session(node, false, self.now_ns);
+        self.copier.rest_no_more();
+    }
+
+    /// The session of a node is up, or the node lends more: retries what was given up.
+    pub(crate) fn node_answers(&mut self, node: NodeId) {
+        self.far.note_session(node, true, self.now_ns);
+        self.node_is_back();
+    }
+
     /// Far memory has changed: retries what was given up.
-    pub(crate) fn node_is_back(&mut self) {
+    pub(in crate::shard) fn node_is_back(&mut self) {
         self.far.pages.retry_writes();
         self.far.pages.retry_reads();
         self.far.pages.forgive();
@@ -88,8 +101,14 @@ impl<E: Endpoint> Shard<E> {
     /// again; pages that are also local are flushed again; records of the others are unavailable
     /// until they are written again. Cost: one pass over the whole index.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
-        let name = Arc::clone(self.far.pages.name(node));
+        self.lose_pages_on(node);
+        // After all else: where the loss is counted, its keys are, too.
         self.metrics.counters.nodes_lost.add(1);
+    }
+
+    fn lose_pages_on(&mut self, node: NodeId) {
+        let name = Arc::clone(self.far.pages.name(node));
+        self.copier.rest_no_more();
         let numbers = self.far.lose_node(node, self.flusher.page());
         let mut gone = vec![false; self.local.pages.len()];
         let mut unavailable = 0;

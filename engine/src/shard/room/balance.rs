@@ -11,10 +11,11 @@
 
 use farcore_rdma::Endpoint;
 
-use super::balancer::LOOK_NS;
+use super::balancer::{LOOK_NS, REST_NS};
 use super::copier::Task;
 use super::copy::ROOM_KEPT;
 use crate::shard::Shard;
+use crate::shard::far::Shares;
 use crate::shard::local::page_table::{PageKind, PageState};
 
 /// Pages begin to move when shares lie so far apart, in percentage points: what a node that was
@@ -23,9 +24,6 @@ const BEGIN_PERCENT: usize = 20;
 /// Pages stop to move when shares lie no further apart, in percentage points.
 const STOP_PERCENT: usize = 5;
 const _: () = assert!(STOP_PERCENT < BEGIN_PERCENT);
-/// How long nothing is looked for after a pass that moved no page, since copies or zones forbade
-/// it, or after a node has failed, in nanoseconds.
-const REST_NS: u64 = 10_000_000_000;
 /// Pages looked at in one slice.
 const PAGES_A_SLICE: usize = 32;
 
@@ -39,7 +37,8 @@ impl<E: Endpoint> Shard<E> {
 
     #[cold]
     fn look_at_balance(&mut self) -> bool {
-        let spread = self.far.pages.spread_percent(ROOM_KEPT, self.now_ns);
+        let shares = self.far.pages.shares(self.now_ns);
+        let spread = self.far.pages.spread_percent(&shares, ROOM_KEPT);
         let balancer = &mut self.copier.balancer;
         balancer.is_due = false;
         balancer.pause(self.now_ns);
@@ -63,7 +62,8 @@ impl<E: Endpoint> Shard<E> {
             self.copier.balancer.pause(self.now_ns);
             return None;
         }
-        if self.far.pages.spread_percent(ROOM_KEPT, self.now_ns) <= STOP_PERCENT {
+        let shares = self.far.pages.shares(self.now_ns);
+        if self.far.pages.spread_percent(&shares, ROOM_KEPT) <= STOP_PERCENT {
             self.end_balance(LOOK_NS);
             return None;
         }
@@ -72,13 +72,15 @@ impl<E: Endpoint> Shard<E> {
             if self.copier.balancer.cursor >= count {
                 self.copier.balancer.cursor = 0;
                 if std::mem::take(&mut self.copier.balancer.moved) == 0 {
-                    self.end_balance(REST_NS);
+                    let rest_ns = self.copier.balancer.rest_longer();
+                    self.end_balance(rest_ns);
                     return None;
                 }
+                self.copier.balancer.rest_ns = REST_NS;
             }
             let page = self.copier.balancer.cursor;
             self.copier.balancer.cursor += 1;
-            if let Some(task) = self.balancing(page) {
+            if let Some(task) = self.balancing(page, &shares) {
                 self.copier.balancer.moved += 1;
                 self.copier.balancer.is_moving = true;
                 return Some(task);
@@ -102,17 +104,15 @@ impl<E: Endpoint> Shard<E> {
     }
 
     /// The task that moves a page, if one of its copies would lie better elsewhere.
-    fn balancing(&mut self, page: u32) -> Option<Task> {
+    fn balancing(&mut self, page: u32, shares: &Shares) -> Option<Task> {
         let entry = self.local.pages.get(page);
         let is_far = entry.kind() == PageKind::Log
             && matches!(entry.state(), PageState::Clean | PageState::Far);
         if !is_far || self.is_lost(page) || self.far.pages.lacking(page, self.now_ns) > 0 {
             return None;
         }
-        let best = self
-            .far
-            .pages
-            .best_move(page, STOP_PERCENT, ROOM_KEPT, self.now_ns)?;
+        let far = &self.far.pages;
+        let best = far.best_move(page, shares, STOP_PERCENT, ROOM_KEPT)?;
         if !self.far.claim_target_on(best.to, self.now_ns) {
             return None;
         }

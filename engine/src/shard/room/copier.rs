@@ -13,8 +13,10 @@ pub(super) const PIECES_MAX: usize = 4;
 /// Damaged pieces that wait to be mended, at most. One that finds no place is found again when it
 /// is read again.
 const MENDS_MAX: usize = 64;
-/// How long pages are left alone that no node has room for, in nanoseconds.
+/// How long pages are left alone that no node has room for, in nanoseconds; twice as long after each
+/// pass in which none was copied, up to the longest rest: a pass looks at all pages.
 pub(super) const REST_NS: u64 = 100_000_000;
+const REST_NS_MAX: u64 = 5_000_000_000;
 /// How long far READs are looked at for the pace, in nanoseconds.
 const WINDOW_NS: u64 = 100_000_000;
 /// After this time without copying, far READs are as usual again, in nanoseconds.
@@ -94,6 +96,8 @@ pub(in crate::shard) struct Copier {
     pub(super) is_passing: bool,
     /// Nothing is to be copied before this time, because no node has room.
     pub(super) rests_until_ns: u64,
+    /// The next rest after a pass that left pages as they are.
+    rest_ns: u64,
     pub(super) pace: Pace,
     pub(in crate::shard) balancer: Balancer,
 }
@@ -110,8 +114,9 @@ impl Copier {
             passed_over: 0,
             is_passing: false,
             rests_until_ns: 0,
+            rest_ns: REST_NS,
             pace: Pace::new(percent),
-            balancer: Balancer::default(),
+            balancer: Balancer::new(),
         }
     }
 
@@ -124,9 +129,20 @@ impl Copier {
         }
     }
 
-    /// A node may have room now.
+    /// A node may have room now, or other pages lack copies.
     pub(in crate::shard) fn rest_no_more(&mut self) {
-        self.rests_until_ns = 0;
+        (self.rests_until_ns, self.rest_ns) = (0, REST_NS);
+    }
+
+    /// A page was given a copy: nodes have room.
+    pub(super) fn note_copied(&mut self) {
+        self.rest_ns = REST_NS;
+    }
+
+    /// A pass has left pages as they are, since no node had room for them.
+    pub(super) fn rest(&mut self, now_ns: u64) {
+        self.rests_until_ns = now_ns + self.rest_ns;
+        self.rest_ns = (self.rest_ns * 2).min(REST_NS_MAX);
     }
 
     /// Another node joins at the position of one that has left: its copies need no mending.

@@ -224,11 +224,15 @@ impl<E: Endpoint> Shard<E> {
         (self.copier.cursor, self.copier.is_passing) = (0, false);
         if std::mem::take(&mut self.copier.passed_over) > 0 {
             self.far.pages.has_short = true;
-            self.copier.rests_until_ns = self.now_ns + REST_NS;
+            self.copier.rest(self.now_ns);
         } else if self.far.pages.is_any_left() {
             // Pages that are being flushed there.
             self.far.pages.has_short = true;
             self.copier.rests_until_ns = self.now_ns + FLUSH_NS;
+        } else if let Some(gone_ns) = self.far.pages.next_gone_ns(self.now_ns) {
+            // Nothing else says when the copies there count as missing.
+            self.far.pages.has_short = true;
+            self.copier.rests_until_ns = gone_ns + 1;
         }
     }
 
@@ -385,13 +389,17 @@ impl<E: Endpoint> Shard<E> {
         let counters = &self.metrics.counters;
         match (is_good, job.task.mends, job.task.replaces) {
             (true, None, Some(_)) => counters.pages_balanced.add(1),
-            (true, None, None) => counters.pages_copied.add(1),
+            (true, None, None) => {
+                counters.pages_copied.add(1);
+                self.copier.note_copied();
+            }
             (true, Some(_), _) => counters.copies_mended.add(1),
             (false, _, Some(_)) => self.rest_from_balance(),
             // It is found again in another pass.
             (false, _, None) => self.copier.passed_over += 1,
         }
-        if is_good && job.task.mends.is_none() && self.is_short(job.task.page) {
+        let adds = job.task.mends.is_none() && job.task.replaces.is_none();
+        if is_good && adds && self.is_short(job.task.page) {
             // It lacks one more.
             self.copier.cursor = job.task.page;
         }
@@ -432,7 +440,8 @@ impl<E: Endpoint> Shard<E> {
                 self.far.buffers.compaction.free(landing);
                 return false;
             }
-            // Its node took it back, and it is never named again.
+            // Its node took it back, or its queue pair is down and cannot be renewed: neither is so
+            // while a READ is under way there, and none is posted any more.
             Posted::Down => {
                 self.far.buffers.compaction.free(landing);
                 self.end_leaving();

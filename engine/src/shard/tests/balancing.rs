@@ -43,11 +43,8 @@ fn balanced(reactor: &Reactor) -> u64 {
 }
 
 fn spread(reactor: &Reactor) -> usize {
-    reactor
-        .shard
-        .far
-        .pages
-        .spread_percent(0, reactor.shard.now_ns)
+    let far = &reactor.shard.far.pages;
+    far.spread_percent(&far.shares(reactor.shard.now_ns), 0)
 }
 
 /// Advances until nothing is copied or moved.
@@ -139,6 +136,28 @@ fn a_page_does_not_move_back_and_forth() {
     reactor.check();
 }
 
+/// A flush and the balance measure a node by the same share.
+#[test]
+fn nodes_of_different_sizes_fill_alike() {
+    let mut reactor = Reactor::new(&Setting {
+        nodes: 2,
+        link: link(),
+        ..setting(1)
+    });
+    let large = reactor.shard.far.pages.extents().count_on(NodeId::new(0));
+    reactor.drain(1, true);
+    reactor.vacate(1);
+    reactor.join(1, large as u64 / 4);
+    for key in 0..KEYS {
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+    }
+    until_settled(&mut reactor);
+    let held = (reactor.left_on(0), reactor.left_on(1));
+    assert!(held.1 > 10 && held.0 > 3 * held.1, "{held:?}");
+    assert_eq!(balanced(&reactor), 0);
+    assert_all_held(&mut reactor);
+}
+
 #[test]
 fn pages_of_balanced_nodes_stay() {
     for copies in [1, 2, 3] {
@@ -209,6 +228,36 @@ fn pages_that_zones_hold_where_they_are_are_not_looked_for_again_and_again() {
     until_settled(&mut reactor);
     assert_eq!(balanced(&reactor), 0);
     assert_all_held(&mut reactor);
+}
+
+#[test]
+fn a_third_node_that_is_lost_while_pages_move_leaves_none_with_one_copy() {
+    for after in (10..40).step_by(2) {
+        let mut reactor = with_an_empty_node(&Setting {
+            link: link(),
+            ..setting(2)
+        });
+        // Until a page moves whose other copy is on the node.
+        loop {
+            reactor.advance();
+            let (shard, moves) = (&reactor.shard, balanced(&reactor) >= after);
+            let page = shard.copier.page().filter(|_| moves);
+            let has_copy = |page| {
+                let mut places = shard.far.pages.places(page, 0);
+                places.any(|(node, _)| node.position() == 1)
+            };
+            if page.is_some_and(has_copy) {
+                break;
+            }
+        }
+        reactor.lose_for_good(1);
+        until_settled(&mut reactor);
+        let copies = nodes_of(&reactor).len();
+        let pages = reactor.shard.local.pages.iter();
+        let far = pages.filter(|&(number, _)| reactor.shard.far.pages.copy_count(number) > 0);
+        assert_eq!(copies, far.count(), "after {after}");
+        assert_all_held(&mut reactor);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::message::operation::Operation;
 use crate::shard::ShardTuning;
-use crate::shard::far::CopyPlan;
+use crate::shard::far::{CopyPlan, GONE_NS, NodeId, RETRY_NS};
 use crate::shard::local::page_table::{Page, PageKind, PageState};
 
 fn setting(copies: usize, least: usize) -> Setting {
@@ -217,6 +217,117 @@ fn a_silent_node_fails_no_request_and_its_copies_are_made_elsewhere() {
         assert_eq!(reactor.copies(), (2, 2));
         reactor.check();
     }
+}
+
+impl Reactor {
+    /// How many pages have a copy on a node.
+    fn pages_on(&self, node: usize) -> usize {
+        let shard = &self.shard;
+        let has_copy = |number: u32| {
+            let mut places = shard.far.pages.places(number, 0);
+            places.any(|(one, _)| one.position() == node)
+        };
+        let pages = shard.local.pages.iter();
+        pages.filter(|&(number, _)| has_copy(number)).count()
+    }
+
+    /// All pages have two copies on other nodes than this one.
+    fn assert_made_elsewhere(&mut self, node: usize) {
+        self.copy_all();
+        assert_eq!((self.copies(), self.pages_on(node)), ((2, 2), 0));
+        assert!(!self.shard.lacks_copies());
+        self.check();
+    }
+}
+
+/// WRITEs to it fail again and again; that its session is down is not known.
+#[test]
+fn copies_of_a_node_that_never_comes_back_are_made_elsewhere() {
+    let mut reactor = filled(&Setting {
+        link: link(),
+        ..setting(2, 1)
+    });
+    reactor.copy_all();
+    reactor.lose(1, Outages::Cut);
+    for key in KEYS.. {
+        assert!(matches!(put(&mut reactor, key, 1), Owned::Stored(_)));
+        reactor.now_ns += RETRY_NS;
+        let pages = &reactor.shard.far.pages;
+        if pages.next_gone_ns(reactor.now_ns).is_some() {
+            break;
+        }
+    }
+    assert_all_held(&mut reactor);
+    // A burst of copies that such steps lengthened is followed by a pause.
+    reactor.now_ns += 1_000_000_000;
+    reactor.copy_all();
+    // It may come back: its copies are not given up, and are not complete.
+    assert!(reactor.pages_on(1) > 10 && reactor.shard.lacks_copies());
+    reactor.now_ns += GONE_NS;
+    for _ in 0..10 {
+        reactor.advance();
+    }
+    reactor.assert_made_elsewhere(1);
+    assert_all_held(&mut reactor);
+}
+
+#[test]
+fn copies_of_a_node_without_a_session_are_made_elsewhere() {
+    let mut reactor = filled(&setting(2, 1));
+    reactor.copy_all();
+    let node = NodeId::new(1);
+    for comes_back in [true, false] {
+        reactor.shard.node_is_down(node);
+        reactor.now_ns += GONE_NS / 2;
+        reactor.copy_all();
+        assert!(reactor.shard.lacks_copies());
+        if comes_back {
+            reactor.shard.node_answers(node);
+        }
+        reactor.now_ns += GONE_NS;
+        for _ in 0..10 {
+            reactor.advance();
+        }
+        if comes_back {
+            reactor.copy_all();
+            assert!(reactor.pages_on(1) > 10 && !reactor.shard.lacks_copies());
+        } else {
+            reactor.assert_made_elsewhere(1);
+        }
+    }
+    assert_all_held(&mut reactor);
+}
+
+/// Where a node has as many free extents as pages still fit, each of them needs a copy there.
+#[test]
+fn as_many_pages_fit_as_the_largest_node_has_room_for() {
+    const SMALL: u64 = 16;
+    let mut reactor = Reactor::new(&Setting {
+        far_bytes: 24 << 20,
+        ..setting(2, 1)
+    });
+    for node in [1, 2] {
+        reactor.drain(node, true);
+        reactor.vacate(node);
+        reactor.join(node, SMALL);
+    }
+    // Others hold most of it, so that its share is the largest for long.
+    let large = NodeId::new(0);
+    let extents = reactor.shard.far.pages.extents_mut();
+    let others = extents.count_on(large) * 3 / 4;
+    for _ in 0..others {
+        assert!(extents.claim(large).is_some());
+    }
+    assert_eq!(reactor.shard.far.pages.takable_count() as u64, 2 * SMALL);
+    for key in 0.. {
+        match put(&mut reactor, key, 1) {
+            Owned::Stored(_) => {}
+            Owned::Failed(Error::FarFull { .. }) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let held = reactor.left_on(0) - others;
+    assert!(held as u64 >= 2 * SMALL - 2, "{held}");
 }
 
 /// The pages of an outage have one copy, and nothing but the node's return says that they lack one.
