@@ -144,7 +144,9 @@ fn shown(lines: &str) -> String {
             of("reason"),
             size(&of("total-bytes")),
             size(&of("free-bytes")),
-            of("pages-left"),
+            Some(of("pages-left"))
+                .filter(|left| !left.is_empty())
+                .unwrap_or_else(|| "?".to_owned()),
         ]
     };
     let columns = ["node", "zone", "state", "reason", "memory", "free", "left"];

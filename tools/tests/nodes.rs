@@ -250,7 +250,7 @@ fn a_node_that_hangs_holds_up_no_other() {
     // Each core has begun to end its session there.
     wait_until("nothing is left", &|| {
         let mut nodes = engine.nodes().into_iter();
-        nodes.any(|node| node.address == hung && node.pages_left == 0)
+        nodes.any(|node| node.address == hung && node.pages_left == Some(0))
     });
     engine.add_node(&new, None).expect("a free position");
     wait_until("the new node serves", &|| {

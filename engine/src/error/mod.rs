@@ -123,7 +123,7 @@ pub enum Error {
     },
     /// No position is left for another memory node.
     #[error(
-        "all {limit} positions for memory nodes are taken: drain a node, or open the engine with a higher `nodes_max`"
+        "all {limit} positions for memory nodes are taken: drain a node, wait for one that leaves to be listed no more, or raise `nodes_max` (`serve --nodes-max`)"
     )]
     NodesMax {
         /// Positions for memory nodes.

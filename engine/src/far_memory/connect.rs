@@ -1,6 +1,7 @@
 //! Opening one core's sessions, connections and extents at memory nodes.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -254,7 +255,9 @@ pub(super) async fn remote(
     // Nodes that join later find their share unclaimed.
     let reserved = sizes.extents_opened * missing / nodes.len();
     let wanted = sizes.extents_opened - reserved;
-    let claimed = claim(nodes, &pools, wanted, &mut extents, sizes.page_bytes).await?;
+    let copies = of_core.membership.copies();
+    let claiming = (wanted, copies, sizes.page_bytes);
+    let claimed = claim(nodes, &pools, claiming, &mut extents).await?;
     let got: usize = claimed.iter().sum();
     if got < wanted && (missing == 0 || got == 0) {
         let page_bytes = u64::from(sizes.page_bytes);
@@ -349,22 +352,28 @@ async fn open_pools(
     Ok(pools)
 }
 
-/// Claims `wanted` pages in pieces, each from the node with the most free memory, and adds them to
-/// the extents. Returns the pages of each node: fewer than wanted if the nodes have no more.
+/// Claims `wanted` pages in pieces and adds them to the extents. Each piece is from the node with the
+/// most free memory; where pages have several copies, from the one with the least claimed, since
+/// what one node has more than the others is of no use. Returns the pages of each node: fewer than
+/// wanted if the nodes have no more.
 async fn claim(
     nodes: &[FabricAddress],
     pools: &[Option<Pool>],
-    mut wanted: usize,
+    (mut wanted, copies, page_bytes): (usize, usize, u32),
     extents: &mut Extents,
-    page_bytes: u32,
 ) -> Result<Vec<usize>> {
     let mut claimed = vec![0; pools.len()];
     let mut spent: Vec<bool> = pools.iter().map(Option::is_none).collect();
     while wanted > 0 {
-        let with_most = (0..pools.len())
+        let rank = |&node: &usize| {
+            let claimed = if copies > 1 { claimed[node] } else { 0 };
+            let free_bytes = pools[node].as_ref().map_or(0, Pool::free_bytes);
+            (Reverse(claimed), free_bytes)
+        };
+        let best = (0..pools.len())
             .filter(|&node| !spent[node])
-            .max_by_key(|&node| pools[node].as_ref().map_or(0, Pool::free_bytes));
-        let Some((position, pool)) = with_most.and_then(|node| Some((node, pools[node].as_ref()?)))
+            .max_by_key(rank);
+        let Some((position, pool)) = best.and_then(|node| Some((node, pools[node].as_ref()?)))
         else {
             break;
         };

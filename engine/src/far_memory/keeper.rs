@@ -115,6 +115,7 @@ impl Keeper {
     /// Handles a change of the connections and sends it to the shard.
     async fn report(&mut self, change: Change, events: &FarEvents) {
         let node = self.connections.address().clone();
+        let was_up = self.is_up;
         self.is_up = !matches!(change, Change::Down(_));
         self.note_session(match &change {
             Change::Down(error) => Some(error.to_string()),
@@ -126,7 +127,10 @@ impl Keeper {
                 events.send(FarChange::Down(self.node)).await;
             }
             Change::Up => {
-                tracing::info!(%node, "a memory node answers again");
+                // Else its queue pairs are connected for the first time, or again.
+                if !was_up {
+                    tracing::info!(%node, "a memory node answers again");
+                }
                 events.send(FarChange::Back(self.node)).await;
             }
             Change::Opened => {

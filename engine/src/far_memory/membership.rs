@@ -73,8 +73,9 @@ pub struct NodeStatus {
     pub total_bytes: u64,
     /// What pages do not hold of that, in bytes.
     pub free_bytes: u64,
-    /// Pages and requests that keep it from leaving, while it is drained.
-    pub pages_left: u64,
+    /// Pages and requests that keep it from leaving, while it is drained; `None` until all cores have
+    /// counted them.
+    pub pages_left: Option<u64>,
     /// Why it was not reached when it was tried last, while it joins or is silent.
     pub reason: Option<String>,
 }
@@ -110,8 +111,8 @@ struct CoreProgress {
     session: CoreSession,
     /// The core has said how its session is.
     has_said: bool,
-    /// What keeps the node from leaving, as it was seen last.
-    left: u64,
+    /// What keeps the node from leaving, as it was seen last; `None` before that was counted.
+    left: Option<u64>,
     /// Pages that lie there alone, once they were counted.
     alone: Option<u64>,
     /// The session has ended.
@@ -210,6 +211,11 @@ impl Membership {
         }
     }
 
+    /// Copies that a page should have.
+    pub(super) fn copies(&self) -> usize {
+        self.staying_min
+    }
+
     fn locked(&self) -> MutexGuard<'_, Positions> {
         self.positions
             .lock()
@@ -292,7 +298,10 @@ impl Membership {
             self.check_staying(address, staying, self.staying_min)?;
         }
         member.wanted = match member.wanted {
-            Wanted::Stays => Wanted::Leaves,
+            Wanted::Stays => {
+                member.cores.iter_mut().for_each(|core| core.left = None);
+                Wanted::Leaves
+            }
             Wanted::Judged { .. } => Wanted::Judged { stayed: false },
             Wanted::Leaves | Wanted::Goes => return Ok(()),
         };
@@ -364,7 +373,7 @@ impl Membership {
         Err(Error::NodeNeeded {
             node: address.to_string().into(),
             reason: format!(
-                "{staying} others answer and stay, and at least {least} must: add another one first"
+                "{staying} other usable nodes stay, and at least {least} must: add another one first"
             )
             .into(),
         })
@@ -441,7 +450,7 @@ impl Membership {
     }
 
     pub(super) fn note_left(&self, position: usize, core: usize, left: u64) {
-        self.with_core(position, core, |progress| progress.left = left);
+        self.with_core(position, core, |progress| progress.left = Some(left));
     }
 
     /// Notes how many pages of a core lie on a node alone. The last core's number decides whether
@@ -474,6 +483,7 @@ impl Membership {
         }
         member.cores[core] = CoreProgress {
             is_gone: true,
+            left: Some(0),
             alone: Some(0),
             ..CoreProgress::default()
         };
@@ -554,7 +564,7 @@ impl Member {
             _ => NodeState::Serving,
         };
         let leaves = matches!(state, NodeState::Draining | NodeState::Removing);
-        let left: u64 = self.cores.iter().map(|core| core.left).sum();
+        let left = || self.cores.iter().map(|core| core.left).sum();
         let mut reasons = self.cores.iter().map(|core| &core.session.reason);
         NodeStatus {
             address: self.address.clone(),
@@ -562,7 +572,7 @@ impl Member {
             state,
             total_bytes: 0,
             free_bytes: 0,
-            pages_left: if leaves { left } else { 0 },
+            pages_left: if leaves { left() } else { Some(0) },
             reason: reasons.find_map(Option::clone),
         }
     }
@@ -603,7 +613,13 @@ mod tests {
         assert_eq!(full, Err(Error::NodesMax { limit: 2 }));
         membership.drain(&address(0)).unwrap();
         assert_eq!(state(&membership, 0), Some(NodeState::Draining));
+        let left = || membership.nodes()[0].1.pages_left;
+        membership.note_left(0, 0, 3);
+        assert_eq!(left(), None, "a core has not counted");
+        membership.note_left(0, 1, 2);
+        assert_eq!(left(), Some(5));
         membership.note_gone(0, 1);
+        assert_eq!(left(), Some(3));
         assert_eq!(membership.add(&address(2), None), full);
         membership.note_gone(0, 0);
         assert_eq!(state(&membership, 0), None);

@@ -27,8 +27,8 @@ impl FarPages {
         let mut shares = Shares([None; NODES_MAX]);
         let may_answer = |queue| self.health.may_try(queue, now_ns);
         for node in self.extents.nodes() {
-            let has_session = self.health.has_session(node);
-            if has_session && may_answer(node.reads()) && may_answer(node.writes()) {
+            let is_gone = self.is_gone(node, now_ns);
+            if !is_gone && may_answer(node.reads()) && may_answer(node.writes()) {
                 shares.0[node.position()] = self.extents.share_on(node);
             }
         }

@@ -3,8 +3,8 @@
 //!
 //! Requests always try, so their client learns the outcome at once. Flush and compaction, for which
 //! no client waits, leave a queue pair alone for a while after a failure, and count a node as
-//! silent that fails again and again. Of several copies, a node whose session is down is given none,
-//! and one that is silent, or without a session, for long is gone: its copies count as missing.
+//! silent that fails again and again. A node that is silent for long is gone: of several copies,
+//! those there count as missing, and it is given no other ones.
 //!
 //! - I1: a bit of `troubled` is set exactly while its queue pair has failed since it last
 //!   succeeded.
@@ -36,9 +36,6 @@ pub(in crate::shard) struct Health {
     troubled: u128,
     /// A bit for each node.
     doubtful: u64,
-    /// Since when each node's session is down, where it is; known only where there are to be several
-    /// copies.
-    down_since_ns: Vec<Option<u64>>,
 }
 
 const _: () = assert!(NODES_MAX <= u64::BITS as usize);
@@ -50,7 +47,6 @@ impl Health {
             queues: vec![Trouble::default(); nodes * QUEUES_PER_NODE],
             troubled: 0,
             doubtful: 0,
-            down_since_ns: vec![None; nodes],
         }
     }
 
@@ -98,33 +94,12 @@ impl Health {
         self.doubtful & 1 << node.position() != 0
     }
 
-    /// Notes that the session of a node is down, or that it is up again.
-    pub(in crate::shard) fn note_session(&mut self, node: NodeId, is_up: bool, now_ns: u64) {
-        let since_ns = &mut self.down_since_ns[node.position()];
-        *since_ns = match is_up {
-            true => None,
-            false => since_ns.or(Some(now_ns)),
-        };
-    }
-
-    /// False while the session of a node is known to be down.
-    pub(in crate::shard) fn has_session(&self, node: NodeId) -> bool {
-        self.down_since_ns[node.position()].is_none()
-    }
-
-    /// True while no queue pair is troubled and no session down.
-    pub(in crate::shard) fn is_all_well(&self) -> bool {
-        self.is_good() && self.down_since_ns.iter().all(Option::is_none)
-    }
-
     /// When a node is gone, or will be if it goes on as it does; `None` while it answers.
     pub(in crate::shard) fn gone_at_ns(&self, node: NodeId) -> Option<u64> {
-        let silent = [node.reads(), node.writes()]
-            .into_iter()
-            .filter(|&queue| self.is_silent(queue));
-        let silent = silent.map(|queue| self.queues[queue.index()].since_ns);
-        let since_ns = silent.chain(self.down_since_ns[node.position()]).min();
-        since_ns.map(|since_ns| since_ns.saturating_add(GONE_NS))
+        let queues = [node.reads(), node.writes()].into_iter();
+        let silent = queues.filter(|&queue| self.is_silent(queue));
+        let since_ns = silent.map(|queue| self.queues[queue.index()].since_ns);
+        since_ns.min().map(|since_ns| since_ns + GONE_NS)
     }
 
     /// True once a node has not answered for long.
@@ -138,7 +113,13 @@ impl Health {
         for queue in [node.reads(), node.writes()] {
             self.succeeded(queue);
         }
-        self.down_since_ns[node.position()] = None;
+    }
+
+    /// A node answers again: its failures so far are counted no more.
+    pub(in crate::shard) fn answers(&mut self, node: NodeId) {
+        for queue in [node.reads(), node.writes()] {
+            self.queues[queue.index()].failures = 0;
+        }
     }
 
     /// Has all queue pairs tried as if they had failed a little less often: nodes are back.

@@ -172,7 +172,7 @@ impl<E: Endpoint> FarStore<E> {
             (
                 self.pages.extents.is_lost(*copy),
                 avoided.has(node),
-                self.pages.health.is_silent(node.reads()) || !self.pages.health.has_session(node),
+                self.pages.health.is_silent(node.reads()),
                 self.pages.health.is_doubtful(node),
                 self.endpoint.outstanding_on(node.reads().index()),
             )
@@ -403,15 +403,14 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// Notes that a node's session is down, or is up again. It matters only to several copies: the
-    /// one copy of a page is where its node is, and its queue pairs may serve without the session.
-    pub(in crate::shard) fn note_session(&mut self, node: NodeId, is_up: bool, now_ns: u64) {
-        if self.pages.plan().most() == 1 {
-            return;
-        }
-        self.pages.health.note_session(node, is_up, now_ns);
-        if !is_up {
-            self.look_for_short();
+    /// Notes that the session of a node is down, so that its queue pairs are too, although no request
+    /// may have failed.
+    pub(in crate::shard) fn session_is_down(&mut self, node: NodeId, now_ns: u64) {
+        // It may have left meanwhile.
+        if self.pages.extents.nodes().any(|known| known == node) {
+            for queue in [node.reads(), node.writes()] {
+                self.note_down(queue, now_ns);
+            }
         }
     }
 
@@ -475,7 +474,7 @@ impl<E: Endpoint> FarStore<E> {
             );
             if free > 0
                 && best.is_none_or(|(known, _)| known < rank)
-                && self.pages.health.has_session(node)
+                && !self.pages.is_gone(node, now_ns)
                 && self.pages.health.may_try(queue, now_ns)
                 && self.is_up(queue, now_ns)
             {

@@ -221,13 +221,14 @@ impl FarPages {
     pub(super) fn takes_now(&self, node: NodeId, now_ns: u64) -> bool {
         let queue = node.writes();
         self.extents.free_on(node) > 0
-            && self.health.has_session(node)
+            && !self.is_gone(node, now_ns)
             && self.health.is_rested(queue, now_ns)
             && self.health.may_try(queue, now_ns)
     }
 
-    /// When the next node that does not answer is gone, with the copies there.
-    pub(in crate::shard) fn next_gone_ns(&self, now_ns: u64) -> Option<u64> {
+    /// When the next node that does not answer is gone, with the copies there, of those that were not
+    /// gone at a time.
+    pub(in crate::shard) fn next_gone_ns(&self, since_ns: u64) -> Option<u64> {
         if self.plan.most() == 1 {
             return None;
         }
@@ -238,7 +239,7 @@ impl FarPages {
             .nodes()
             .filter(holds)
             .filter_map(|node| self.health.gone_at_ns(node));
-        gone.filter(|&gone_ns| gone_ns >= now_ns).min()
+        gone.filter(|&gone_ns| gone_ns >= since_ns).min()
     }
 
     /// Looks for pages that lack copies, because a node may take them now, or has stopped to answer.
@@ -364,9 +365,15 @@ impl FarPages {
         }
     }
 
-    /// True if WRITEs to a node do not fail again and again, and its session is not known to be down.
+    /// True if WRITEs to a node do not fail again and again; of several copies, nor READs.
     fn takes(&self, node: NodeId) -> bool {
-        !self.health.is_silent(node.writes()) && self.health.has_session(node)
+        let is_readable = self.plan.most() == 1 || !self.health.is_silent(node.reads());
+        is_readable && !self.health.is_silent(node.writes())
+    }
+
+    /// True if copies on a node count as missing.
+    pub(super) fn is_gone(&self, node: NodeId, now_ns: u64) -> bool {
+        self.plan.most() > 1 && self.health.is_gone(node, now_ns)
     }
 
     /// Pages that can be added to far memory.
@@ -379,7 +386,7 @@ impl FarPages {
 
     /// Pages that can be added to the nodes that accept them.
     pub(in crate::shard) fn takable_count(&self) -> usize {
-        if self.health.is_all_well() {
+        if self.health.is_good() {
             return self.free_count();
         }
         self.pages_on(|&node| self.takes(node), |node| self.extents.free_on(node))
@@ -511,11 +518,9 @@ impl FarPages {
     /// Copies that a page lacks, whether there are nodes for them or not. Those on nodes that leave
     /// do not count, nor, of several, those on nodes that are gone.
     pub(in crate::shard) fn lacking(&self, page: u32, now_ns: u64) -> usize {
-        let has_several = self.plan.most() > 1;
         let is_there = |copy: &Extent| {
             let node = copy.node();
-            let is_gone = has_several && self.health.is_gone(node, now_ns);
-            !is_gone && !self.extents.is_leaving(node)
+            !self.is_gone(node, now_ns) && !self.extents.is_leaving(node)
         };
         let there = self.copies(page).filter(is_there).count();
         self.plan.most().saturating_sub(there)
@@ -577,8 +582,7 @@ impl FarPages {
         let is_elsewhere = |copy: Extent| {
             let other = copy.node();
             let stays = other != node && !self.extents.is_leaving(other);
-            let answers = self.health.has_session(other) && !self.health.is_doubtful(other);
-            stays && answers && !self.extents.is_lost(copy)
+            stays && !self.extents.is_lost(copy) && !self.health.is_doubtful(other)
         };
         self.copies(page).any(is_here) && !self.copies(page).any(is_elsewhere)
     }
@@ -608,13 +612,10 @@ impl FarPages {
         self.health.forget(node);
     }
 
-    /// Gives up the copies of a page on nodes that are gone, if it has another one.
+    /// Gives up the copies of a page on nodes that are gone: it is about to get another one.
     pub(super) fn give_up_gone(&mut self, page: u32, now_ns: u64) {
         let health = &self.health;
         let gone = |copy: &Extent| health.is_gone(copy.node(), now_ns);
-        if self.copies(page).all(|copy| gone(&copy)) {
-            return;
-        }
         let nodes: u64 = (self.copies(page).filter(gone))
             .fold(0, |nodes, copy| nodes | 1 << copy.node().position());
         self.release_where(page, |_, copy| nodes & 1 << copy.node().position() != 0);
@@ -631,6 +632,11 @@ impl FarPages {
             return self.extents.free_count();
         }
         self.takable_count()
+    }
+
+    /// A node answers again.
+    pub(super) fn answers(&mut self, node: NodeId) {
+        self.health.answers(node);
     }
 
     /// Nodes are back: where pages are copied, all are tried. One that was seen before its queue

@@ -76,13 +76,13 @@ impl<E: Endpoint> Shard<E> {
 
     /// The session of a node is down: it may be gone.
     pub(crate) fn node_is_down(&mut self, node: NodeId) {
-        self.far.note_session(node, false, self.now_ns);
+        self.far.session_is_down(node, self.now_ns);
         self.copier.rest_no_more();
     }
 
     /// The session of a node is up, or the node lends more: retries what was given up.
     pub(crate) fn node_answers(&mut self, node: NodeId) {
-        self.far.note_session(node, true, self.now_ns);
+        self.far.pages.answers(node);
         self.node_is_back();
     }
 
@@ -92,6 +92,8 @@ impl<E: Endpoint> Shard<E> {
         self.far.pages.retry_reads();
         self.far.pages.forgive();
         self.copier.rest_no_more();
+        // Where it matters, a pass begins that finds the nodes that are not back.
+        self.copier.looks_for_gone_ns = None;
         self.copier.balancer.look_soon();
         self.pressure.relieve();
         self.publish_gauges();
@@ -101,6 +103,11 @@ impl<E: Endpoint> Shard<E> {
     /// again; pages that are also local are flushed again; records of the others are unavailable
     /// until they are written again. Cost: one pass over the whole index.
     pub(crate) fn lose_node(&mut self, node: NodeId) {
+        let extents = &self.far.pages.extents;
+        if extents.lent_by(node) + extents.held_on(node) == 0 {
+            // It never lent any memory.
+            return;
+        }
         self.lose_pages_on(node);
         // After all else: where the loss is counted, its keys are, too.
         self.metrics.counters.nodes_lost.add(1);

@@ -53,7 +53,7 @@ impl<E: Endpoint> Shard<E> {
     /// The next page that moves to an emptier node, and has its target. `None` also if more pages
     /// are to be looked at.
     pub(super) fn next_unbalanced(&mut self) -> Option<Task> {
-        let is_free = !self.far.pages.has_short && !self.copier.is_passing;
+        let is_free = self.may_balance() && !self.copier.is_passing;
         if !is_free || !self.is_unbalanced() {
             return None;
         }

@@ -8,7 +8,7 @@ pub(super) const LOOK_NS: u64 = 100_000_000;
 /// it, or after a node has failed, in nanoseconds; twice as long after each further such pass, up
 /// to the longest rest.
 pub(super) const REST_NS: u64 = 10_000_000_000;
-const REST_NS_MAX: u64 = 64 * REST_NS;
+const REST_NS_MAX: u64 = 8 * REST_NS;
 
 /// Whether pages move to emptier nodes, and how far the pass over all pages is.
 #[derive(Debug)]

@@ -98,6 +98,10 @@ pub(in crate::shard) struct Copier {
     pub(super) rests_until_ns: u64,
     /// The next rest after a pass that left pages as they are.
     rest_ns: u64,
+    /// When the last pass over all pages began.
+    pub(super) pass_began_ns: u64,
+    /// A node does not answer: after this time, the copies there count as missing.
+    pub(in crate::shard) looks_for_gone_ns: Option<u64>,
     pub(super) pace: Pace,
     pub(in crate::shard) balancer: Balancer,
 }
@@ -115,6 +119,8 @@ impl Copier {
             is_passing: false,
             rests_until_ns: 0,
             rest_ns: REST_NS,
+            pass_began_ns: 0,
+            looks_for_gone_ns: None,
             pace: Pace::new(percent),
             balancer: Balancer::new(),
         }
@@ -132,6 +138,14 @@ impl Copier {
     /// A node may have room now, or other pages lack copies.
     pub(in crate::shard) fn rest_no_more(&mut self) {
         (self.rests_until_ns, self.rest_ns) = (0, REST_NS);
+    }
+
+    /// A pass over all pages may begin, if some may lack copies.
+    pub(super) fn may_pass(&self, has_short: bool, now_ns: u64) -> bool {
+        let is_gone = self
+            .looks_for_gone_ns
+            .is_some_and(|gone_ns| now_ns > gone_ns);
+        has_short && now_ns >= self.rests_until_ns || is_gone
     }
 
     /// A page was given a copy: nodes have room.

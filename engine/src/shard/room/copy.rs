@@ -41,15 +41,21 @@ const PAGES_A_SLICE: u32 = 256;
 impl<E: Endpoint> Shard<E> {
     /// A page is being copied or is to be: the core should go on, and need not before it ends.
     pub(crate) fn is_copying(&self) -> bool {
-        let is_resting = self.now_ns < self.copier.rests_until_ns;
-        self.lacks_copies() && !(self.copier.is_idle() && is_resting)
-            || !self.far.pages.has_short && self.copier.balancer.is_wanted(self.now_ns)
+        let has_short = self.far.pages.has_short;
+        let may_pass = self.copier.may_pass(has_short, self.now_ns);
+        self.lacks_copies() && (!self.copier.is_idle() || may_pass)
+            || self.may_balance() && self.copier.balancer.is_wanted(self.now_ns)
+    }
+
+    /// No page is known to lack a copy.
+    pub(super) fn may_balance(&self) -> bool {
+        !self.far.pages.has_short && self.copier.looks_for_gone_ns.is_none()
     }
 
     /// Some page may have fewer copies than it should.
     pub(in crate::shard) fn lacks_copies(&self) -> bool {
         let is_copying = !self.copier.is_idle() && !self.copier.balancer.is_moving;
-        is_copying || self.far.pages.has_short || self.copier.has_mends()
+        is_copying || !self.may_balance() || self.copier.has_mends()
     }
 
     /// What a flight has read is proven: copies that were not what was written are mended from the
@@ -84,7 +90,7 @@ impl<E: Endpoint> Shard<E> {
     /// Copies a little. True if anything was done.
     #[inline]
     pub(in crate::shard) fn copy_slice(&mut self) -> bool {
-        let is_on = !self.copier.is_idle() || self.far.pages.has_short || self.is_unbalanced();
+        let is_on = !self.copier.is_idle() || !self.may_balance() || self.is_unbalanced();
         is_on && self.copy_on()
     }
 
@@ -156,11 +162,13 @@ impl<E: Endpoint> Shard<E> {
     /// looked at.
     fn next_short(&mut self) -> Option<Task> {
         if !self.copier.is_passing {
-            if !self.far.pages.has_short || self.now_ns < self.copier.rests_until_ns {
+            if !self.copier.may_pass(self.far.pages.has_short, self.now_ns) {
                 return None;
             }
             // What becomes short from now on is looked for in another pass.
             self.far.pages.has_short = false;
+            self.copier.looks_for_gone_ns = None;
+            self.copier.pass_began_ns = self.now_ns;
             self.copier.is_passing = true;
         }
         let count = u32::try_from(self.local.pages.len()).unwrap_or(u32::MAX);
@@ -229,11 +237,11 @@ impl<E: Endpoint> Shard<E> {
             // Pages that are being flushed there.
             self.far.pages.has_short = true;
             self.copier.rests_until_ns = self.now_ns + FLUSH_NS;
-        } else if let Some(gone_ns) = self.far.pages.next_gone_ns(self.now_ns) {
-            // Nothing else says when the copies there count as missing.
-            self.far.pages.has_short = true;
-            self.copier.rests_until_ns = gone_ns + 1;
         }
+        // Nothing else says when the copies there count as missing. A node that was not gone when the
+        // pass began may be by now.
+        let since_ns = self.copier.pass_began_ns;
+        self.copier.looks_for_gone_ns = self.far.pages.next_gone_ns(since_ns);
     }
 
     /// A page in far memory that lacks a copy.

@@ -53,8 +53,12 @@ const BUCKETS_NEAR: [usize; 2] = [8, 64];
 const REMOVED_FOR_SLOT_MAX: usize = 64;
 
 impl<E: Endpoint> Shard<E> {
-    /// How many free extents are missing: 0 if pages need not be evicted.
+    /// How many free extents are missing: 0 if pages need not be evicted, or if no node takes any,
+    /// whatever is evicted.
     fn missing_extents(&self) -> usize {
+        if self.far.pages.is_silent() {
+            return 0;
+        }
         let mut low = (self.far.pages.count() / LOW_SHARE).clamp(1, LOW_MAX);
         if self.far.pages.is_any_left() {
             // Pages that leave a node need room elsewhere.

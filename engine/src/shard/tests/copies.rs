@@ -271,31 +271,107 @@ fn copies_of_a_node_that_never_comes_back_are_made_elsewhere() {
     assert_all_held(&mut reactor);
 }
 
+/// No request is sent there, so none fails.
 #[test]
 fn copies_of_a_node_without_a_session_are_made_elsewhere() {
-    let mut reactor = filled(&setting(2, 1));
-    reactor.copy_all();
-    let node = NodeId::new(1);
-    for comes_back in [true, false] {
-        reactor.shard.node_is_down(node);
-        reactor.now_ns += GONE_NS / 2;
+    for outages in BOTH {
+        let mut reactor = filled(&setting(2, 1));
         reactor.copy_all();
-        assert!(reactor.shard.lacks_copies());
-        if comes_back {
-            reactor.shard.node_answers(node);
-        }
-        reactor.now_ns += GONE_NS;
-        for _ in 0..10 {
-            reactor.advance();
-        }
-        if comes_back {
+        let node = NodeId::new(1);
+        for comes_back in [true, false] {
+            reactor.lose(1, outages);
+            reactor.shard.node_is_down(node);
+            reactor.now_ns += GONE_NS / 2;
             reactor.copy_all();
-            assert!(reactor.pages_on(1) > 10 && !reactor.shard.lacks_copies());
-        } else {
-            reactor.assert_made_elsewhere(1);
+            assert!(reactor.shard.lacks_copies(), "{outages:?}");
+            if comes_back {
+                reactor.restore(1);
+                reactor.shard.node_answers(node);
+            }
+            reactor.now_ns += GONE_NS;
+            for _ in 0..10 {
+                reactor.advance();
+            }
+            if comes_back {
+                reactor.copy_all();
+                assert!(reactor.pages_on(1) > 10 && !reactor.shard.lacks_copies());
+            } else {
+                reactor.assert_made_elsewhere(1);
+            }
+        }
+        assert_all_held(&mut reactor);
+    }
+}
+
+/// Pages that were looked at before the second node was gone lack a copy all the same.
+#[test]
+fn copies_of_two_nodes_that_go_one_after_the_other_are_made_elsewhere() {
+    let mut reactor = filled(&Setting {
+        nodes: 4,
+        far_bytes: 128 << 20,
+        link: link(),
+        ..setting(2, 1)
+    });
+    reactor.copy_all();
+    for node in [0, 1] {
+        assert!(reactor.pages_on(node) > 20);
+        reactor.shard.node_is_down(NodeId::new(node));
+        reactor.now_ns += GONE_NS / 2;
+    }
+    let copied = |reactor: &Reactor| reactor.shard.metrics.counters.snapshot().pages_copied;
+    let before = copied(&reactor);
+    reactor.now_ns += 2;
+    while copied(&reactor) < before + 10 {
+        reactor.advance();
+    }
+    reactor.now_ns += GONE_NS / 2;
+    for _ in 0..10 {
+        reactor.copy_all();
+        // The pause after a burst that lasted so long.
+        reactor.now_ns += 1_000_000_000;
+    }
+    assert_eq!((reactor.pages_on(0), reactor.pages_on(1)), (0, 0));
+    reactor.assert_made_elsewhere(1);
+    assert_all_held(&mut reactor);
+}
+
+/// No request need have failed: the sessions are down.
+#[test]
+fn what_is_local_stays_while_no_node_has_a_session() {
+    for outages in BOTH {
+        let mut reactor = filled(&Setting {
+            nodes: 2,
+            ..setting(2, 1)
+        });
+        reactor.copy_all();
+        let is_local = |key: &u64| reactor.far_nodes(&key.to_le_bytes()).is_empty();
+        let local: Vec<u64> = (0..KEYS).filter(is_local).collect();
+        assert!(local.len() > 100);
+        for node in [0, 1] {
+            reactor.lose(node, outages);
+            reactor.shard.node_is_down(NodeId::new(node));
+        }
+        let mut keys = KEYS..;
+        let refused = loop {
+            let key = keys.next().expect("there are many");
+            match put(&mut reactor, key, 1) {
+                Owned::Stored(_) => {}
+                other => break other,
+            }
+        };
+        let Owned::Failed(Error::Unavailable { node, .. }) = &refused else {
+            panic!("{outages:?}: {refused:?}");
+        };
+        assert!(!node.is_empty(), "{outages:?}");
+        for node in [0, 1] {
+            reactor.restore(node);
+            reactor.shard.lose_node(NodeId::new(node));
+            reactor.shard.node_answers(NodeId::new(node));
+        }
+        for key in local {
+            assert_holds(&mut reactor, key, 1);
         }
     }
-    assert_all_held(&mut reactor);
 }
 
 /// Where a node has as many free extents as pages still fit, each of them needs a copy there.

@@ -125,6 +125,7 @@ fn line(node: &NodeStatus) -> String {
     // The last pair alone has spaces.
     let reason = reason.as_deref().unwrap_or_default().replace('\n', " ");
     let zone = zone.as_deref().unwrap_or_default();
+    let pages_left = pages_left.map_or_else(String::new, |left| left.to_string());
     format!(
         "address={address} zone={zone} state={state} total-bytes={total_bytes} free-bytes={free_bytes} pages-left={pages_left} reason={reason}\n"
     )
