@@ -150,8 +150,8 @@ impl Engine {
     /// page is read and written once.
     ///
     /// # Errors
-    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if fewer nodes that answer would stay than a page
-    /// has copies; [`Error::Config`] if far memory lies in this process; [`Error::Closed`].
+    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if fewer nodes that answer would stay than a
+    /// page has copies; [`Error::Config`] if far memory lies in this process; [`Error::Closed`].
     pub fn drain_node(&self, address: &FabricAddress) -> Result<()> {
         self.memory_nodes().drain(address)
     }
@@ -166,8 +166,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if pages lie there alone, or if fewer nodes
-    /// that answer would stay than a page has copies: forced, if none has joined that would; [`Error::Config`] if far memory
-    /// lies in this process, or if a job calls it unforced; [`Error::Closed`].
+    /// that answer would stay than a page has copies: forced, if none has joined that would;
+    /// [`Error::Config`] if far memory lies in this process, or if a job calls it unforced;
+    /// [`Error::Closed`].
     pub fn remove_node(&self, address: &FabricAddress, is_forced: bool) -> Result<()> {
         self.memory_nodes().remove(address, is_forced)
     }

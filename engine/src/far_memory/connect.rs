@@ -352,10 +352,10 @@ async fn open_pools(
     Ok(pools)
 }
 
-/// Claims `wanted` pages in pieces and adds them to the extents. Each piece is from the node with the
-/// most free memory; where pages have several copies, from the one with the least claimed, since
-/// what one node has more than the others is of no use. Returns the pages of each node: fewer than
-/// wanted if the nodes have no more.
+/// Claims `wanted` pages in pieces and adds them to the extents. Each piece is from the node with
+/// the most free memory; where pages have several copies, from the one with the least claimed,
+/// since what one node has more than the others is of no use. Returns the pages of each node: fewer
+/// than wanted if the nodes have no more.
 async fn claim(
     nodes: &[FabricAddress],
     pools: &[Option<Pool>],

@@ -73,8 +73,8 @@ pub struct NodeStatus {
     pub total_bytes: u64,
     /// What pages do not hold of that, in bytes.
     pub free_bytes: u64,
-    /// Pages and requests that keep it from leaving, while it is drained; `None` until all cores have
-    /// counted them.
+    /// Pages and requests that keep it from leaving, while it is drained; `None` until all cores
+    /// have counted them.
     pub pages_left: Option<u64>,
     /// Why it was not reached when it was tried last, while it joins or is silent.
     pub reason: Option<String>,
@@ -313,8 +313,8 @@ impl Membership {
     /// with it. Returns the number of its stay, for [`Membership::removal`].
     ///
     /// # Errors
-    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if too few nodes answer and would stay: forced,
-    /// if none has joined.
+    /// [`Error::NodeUnknown`]; [`Error::NodeNeeded`] if too few nodes answer and would stay:
+    /// forced, if none has joined.
     pub(crate) fn begin_removal(&self, address: &FabricAddress, is_forced: bool) -> Result<u64> {
         let mut positions = self.locked();
         let (least, is): (_, fn(&CoreSession) -> bool) = match is_forced {

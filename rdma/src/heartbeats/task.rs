@@ -181,8 +181,9 @@ impl SessionTask {
         }
     }
 
-    /// The time from a renewal to the next heartbeat. Only the answer to a heartbeat says whether the
-    /// node leaves, so one follows soon after the others; less soon each time that none succeeds.
+    /// The time from a renewal to the next heartbeat. Only the answer to a heartbeat says whether
+    /// the node leaves, so one follows soon after the others; less soon each time that none
+    /// succeeds.
     fn until_next(&mut self, renewed: Renewed) -> Duration {
         match renewed {
             Renewed::ByHeartbeat(lease) => {

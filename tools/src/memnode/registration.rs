@@ -178,8 +178,8 @@ mod tests {
 
     use super::*;
 
-    /// A gateway of etcd that does all that it is sent, but for the request of a number; returns its
-    /// port, and the path and body of each request.
+    /// A gateway of etcd that does all that it is sent, but for the request of a number; returns
+    /// its port, and the path and body of each request.
     fn gateway(refused: Option<usize>) -> (u16, Receiver<(String, Value)>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

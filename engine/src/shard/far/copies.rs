@@ -71,9 +71,9 @@ pub(super) fn pages_of(extents: impl Iterator<Item = usize>, copies: usize) -> u
     most
 }
 
-/// How badly a node is needed for the next page, where so many pages fit: as many as fit only do if
-/// each node that has that many free extents, or more, has a copy of each of them. 0 if it has
-/// fewer.
+/// How badly a node with this number of free extents is needed for the next page, where this number
+/// of pages fits: that many do only if each node that has as many extents, or more, has a copy of
+/// each of them. 0 if it has fewer.
 pub(super) fn need(free: usize, fits: usize) -> usize {
     free.saturating_sub(fits.saturating_sub(1))
 }

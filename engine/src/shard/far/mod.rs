@@ -403,8 +403,8 @@ impl<E: Endpoint> FarStore<E> {
         }
     }
 
-    /// Notes that the session of a node is down, so that its queue pairs are too, although no request
-    /// may have failed.
+    /// Notes that the session of a node is down, so that its queue pairs are too, although no
+    /// request may have failed.
     pub(in crate::shard) fn session_is_down(&mut self, node: NodeId, now_ns: u64) {
         // It may have left meanwhile.
         if self.pages.extents.nodes().any(|known| known == node) {
@@ -449,9 +449,9 @@ impl<E: Endpoint> FarStore<E> {
     }
 
     /// The node for the next copy of a page: one that answers and has none, rather in another zone
-    /// than its other copies. Then one without which fewer pages would fit, and then the one of which
-    /// pages hold the smallest share, so that nodes of any size fill alike. A node that failed lately
-    /// is last; one that fails again and again is skipped until its retry time.
+    /// than its other copies. Then one without which fewer pages would fit, and then the one of
+    /// which pages hold the smallest share, so that nodes of any size fill alike. A node that
+    /// failed lately is last; one that fails again and again is skipped until its retry time.
     pub(super) fn best_target(&mut self, page: u32, now_ns: u64) -> Option<NodeId> {
         let (mut best, fits) = (None, self.pages.takable_count());
         for node in self.pages.extents.nodes() {

@@ -226,8 +226,8 @@ impl FarPages {
             && self.health.may_try(queue, now_ns)
     }
 
-    /// When the next node that does not answer is gone, with the copies there, of those that were not
-    /// gone at a time.
+    /// When the next node that does not answer is gone, with the copies there, of those that were
+    /// not gone at a time.
     pub(in crate::shard) fn next_gone_ns(&self, since_ns: u64) -> Option<u64> {
         if self.plan.most() == 1 {
             return None;
@@ -242,7 +242,8 @@ impl FarPages {
         gone.filter(|&gone_ns| gone_ns >= since_ns).min()
     }
 
-    /// Looks for pages that lack copies, because a node may take them now, or has stopped to answer.
+    /// Looks for pages that lack copies, because a node may take them now, or has stopped to
+    /// answer.
     pub(in crate::shard) fn look_for_short(&mut self) {
         self.has_short |= self.plan.most() > 1 || self.extents.is_any_leaving();
     }

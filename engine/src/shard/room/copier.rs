@@ -13,8 +13,8 @@ pub(super) const PIECES_MAX: usize = 4;
 /// Damaged pieces that wait to be mended, at most. One that finds no place is found again when it
 /// is read again.
 const MENDS_MAX: usize = 64;
-/// How long pages are left alone that no node has room for, in nanoseconds; twice as long after each
-/// pass in which none was copied, up to the longest rest: a pass looks at all pages.
+/// How long pages are left alone that no node has room for, in nanoseconds; twice as long after
+/// each pass in which none was copied, up to the longest rest: a pass looks at all pages.
 pub(super) const REST_NS: u64 = 100_000_000;
 const REST_NS_MAX: u64 = 5_000_000_000;
 /// How long far READs are looked at for the pace, in nanoseconds.

@@ -238,8 +238,8 @@ impl<E: Endpoint> Shard<E> {
             self.far.pages.has_short = true;
             self.copier.rests_until_ns = self.now_ns + FLUSH_NS;
         }
-        // Nothing else says when the copies there count as missing. A node that was not gone when the
-        // pass began may be by now.
+        // Nothing else says when the copies there count as missing. A node that was not gone when
+        // the pass began may be by now.
         let since_ns = self.copier.pass_began_ns;
         self.copier.looks_for_gone_ns = self.far.pages.next_gone_ns(since_ns);
     }
